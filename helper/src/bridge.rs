@@ -1,0 +1,310 @@
+//! The bridge: framed messages over stdin and stdout, one poll loop, no threads.
+//!
+//! It always reads its stdin, so the client can never be stuck writing; what it buffers for the
+//! client is bounded by the credit the client granted and by [`BACKLOG`]. It leaves when its stdin
+//! ends, when it was told goodbye, or 30 s after the last ping.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use schema::frame::{Decoder, Encoder, FrameError};
+use schema::message::{
+    Body, Eof, Failed, Goodbye, GoodbyeAck, Hello, Pong, STDIN, Sessions, Started,
+};
+
+use crate::place::Place;
+use crate::program::{Program, Source};
+
+/// How long a client may be silent. It pings every 5 s, so six pings were lost.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Program output is read only while less than this waits for the client: two windows.
+const BACKLOG: usize = 2 * 1024 * 1024;
+
+/// What a bridge was opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Asking only: holds nothing awake.
+    Look,
+    /// Running one program for the life of the bridge.
+    Exec,
+}
+
+impl Purpose {
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        [Self::Look, Self::Exec].into_iter().find(|purpose| purpose.word() == word)
+    }
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Look => "look",
+            Self::Exec => "exec",
+        }
+    }
+}
+
+/// Why the loop ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Told goodbye, and answered.
+    Goodbye,
+    /// stdin ended, stdout broke, or the pings stopped.
+    Abandoned,
+}
+
+/// One run of the protocol.
+pub(crate) struct Bridge {
+    purpose: Purpose,
+    place: Place,
+    decoder: Decoder,
+    encoder: Encoder,
+    out: Outgoing,
+    last_ping: Instant,
+    program: Option<Program>,
+    leaving: bool,
+}
+
+/// Encoded bytes that stdout has not taken yet.
+#[derive(Default)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Outgoing {
+    fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    fn write(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        while self.len() > 0 {
+            match rustix::io::write(fd, &self.bytes[self.start..]) {
+                Ok(written) => self.start += written,
+                Err(rustix::io::Errno::AGAIN) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.start = 0;
+        }
+        Ok(())
+    }
+}
+
+/// What one poll was asked to watch, in the order of its file descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    Input,
+    Output,
+    Program(Source),
+}
+
+impl Bridge {
+    pub(crate) fn new(purpose: Purpose, place: Place, marker: &str, hello: Hello) -> Self {
+        let mut bridge = Self {
+            purpose,
+            place,
+            decoder: Decoder::default(),
+            encoder: Encoder::default(),
+            out: Outgoing::default(),
+            last_ping: Instant::now(),
+            program: None,
+            leaving: false,
+        };
+        bridge.out.bytes.extend_from_slice(marker.as_bytes());
+        bridge.send(Body::Hello(hello));
+        bridge
+    }
+
+    /// Runs until the client leaves. A program that still runs then is hung up (SIGHUP to its
+    /// process group), as a terminal would.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let (stdin, stdout) = (io::stdin(), io::stdout());
+        set_nonblocking(stdin.as_fd())?;
+        set_nonblocking(stdout.as_fd())?;
+        let end = loop {
+            if let Some(end) = self.turn(stdin.as_fd(), stdout.as_fd())? {
+                break end;
+            }
+        };
+        if let (End::Abandoned, Some(program)) = (end, &self.program) {
+            program.hang_up();
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, stdin: BorrowedFd<'_>, stdout: BorrowedFd<'_>) -> io::Result<Option<End>> {
+        if self.leaving && self.out.len() == 0 {
+            return Ok(Some(End::Goodbye));
+        }
+        let now = Instant::now();
+        if now.duration_since(self.last_ping) >= SILENCE {
+            return Ok(Some(End::Abandoned));
+        }
+        for watched in self.wait(stdin, stdout, now)? {
+            match watched {
+                Watched::Input => {
+                    if !self.read(stdin)? {
+                        return Ok(Some(End::Abandoned));
+                    }
+                }
+                Watched::Output => {
+                    if self.out.write(stdout).is_err() {
+                        return Ok(Some(End::Abandoned));
+                    }
+                }
+                Watched::Program(source) => self.serve(source),
+            }
+        }
+        self.finish_program();
+        Ok(None)
+    }
+
+    /// Waits until something can be done, at most until the next deadline.
+    fn wait(
+        &self,
+        stdin: BorrowedFd<'_>,
+        stdout: BorrowedFd<'_>,
+        now: Instant,
+    ) -> io::Result<Vec<Watched>> {
+        let mut watched = vec![Watched::Input];
+        let mut fds = vec![PollFd::from_borrowed_fd(stdin, PollFlags::IN)];
+        if self.out.len() > 0 {
+            watched.push(Watched::Output);
+            fds.push(PollFd::from_borrowed_fd(stdout, PollFlags::OUT));
+        }
+        let mut deadline = self.last_ping + SILENCE;
+        if let Some(program) = &self.program {
+            for (source, fd, flags) in program.interests(self.has_room()) {
+                watched.push(Watched::Program(source));
+                fds.push(PollFd::from_borrowed_fd(fd, flags));
+            }
+            deadline = deadline.min(program.deadline(now).unwrap_or(deadline));
+        }
+        let timeout = Timespec::try_from(deadline.saturating_duration_since(now)).ok();
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready = fds.iter().zip(watched).filter(|(fd, _)| !fd.revents().is_empty());
+        Ok(ready.map(|(_, watched)| watched).collect())
+    }
+
+    /// Reads and answers what the client sent; `false` when it is gone.
+    fn read(&mut self, stdin: BorrowedFd<'_>) -> io::Result<bool> {
+        let mut buffer = vec![0; 64 * 1024];
+        let read = match rustix::io::read(stdin, &mut buffer) {
+            Ok(0) => return Ok(false),
+            Ok(read) => read,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        };
+        self.decoder.push(&buffer[..read]);
+        while let Some(body) = self.decoder.next_message().map_err(broken)? {
+            self.answer(body)?;
+        }
+        Ok(true)
+    }
+
+    fn answer(&mut self, body: Body) -> io::Result<()> {
+        match body {
+            Body::Welcome(welcome) if schema::PROTOCOL.contains(&welcome.protocol) => {}
+            Body::Ping(_) => {
+                self.last_ping = Instant::now();
+                self.send(Body::Pong(Pong {}));
+            }
+            Body::Goodbye(Goodbye {}) => {
+                self.leaving = true;
+                self.send(Body::GoodbyeAck(GoodbyeAck {}));
+            }
+            Body::ListSessions(_) => self.send(Body::Sessions(Sessions::default())),
+            Body::Exec(exec) if self.purpose == Purpose::Exec && self.program.is_none() => {
+                match Program::start(&exec, self.place.home()) {
+                    Ok(program) => {
+                        self.send(Body::Started(Started { pid: program.pid() }));
+                        self.send(program.input_credit());
+                        self.program = Some(program);
+                    }
+                    Err(error) => self.send(Body::Failed(start_failure(&exec.argv, &error))),
+                }
+            }
+            Body::Data(data) if data.stream == STDIN => {
+                self.with_program(|program| program.take_input(data.offset, data.bytes))?;
+            }
+            Body::Eof(Eof { stream: STDIN }) => {
+                self.with_program(|program| {
+                    program.end_input();
+                    Ok(())
+                })?;
+            }
+            Body::Credit(credit) => {
+                self.with_program(|program| program.grant(credit.stream, credit.limit))?;
+            }
+            Body::Signal(signal) => {
+                self.with_program(|program| {
+                    program.signal(signal.number);
+                    Ok(())
+                })?;
+            }
+            _ => return Err(broken("the client sent a message that has no place here")),
+        }
+        Ok(())
+    }
+
+    /// Messages for a program that ended, or never started, are late rather than wrong.
+    fn with_program(
+        &mut self,
+        act: impl FnOnce(&mut Program) -> Result<(), &'static str>,
+    ) -> io::Result<()> {
+        self.program.as_mut().map_or(Ok(()), act).map_err(broken)
+    }
+
+    fn has_room(&self) -> bool {
+        self.out.len() < BACKLOG
+    }
+
+    fn serve(&mut self, source: Source) {
+        let Some(program) = &mut self.program else { return };
+        for body in program.serve(source) {
+            self.send(body);
+        }
+    }
+
+    fn finish_program(&mut self) {
+        let room = self.has_room();
+        if let Some(exited) = self.program.as_mut().and_then(|program| program.finish(room)) {
+            self.program = None;
+            self.send(exited);
+        }
+    }
+
+    fn send(&mut self, body: Body) {
+        // Every message of ours is far below the limit, or cut to it where it is made.
+        let result = self.encoder.encode(body, &mut self.out.bytes);
+        debug_assert_eq!(result, Ok::<(), FrameError>(()));
+    }
+}
+
+fn start_failure(argv: &[Vec<u8>], error: &io::Error) -> Failed {
+    let program = argv.first().map(|word| String::from_utf8_lossy(word)).unwrap_or_default();
+    let program: String = program.chars().take(200).collect();
+    Failed {
+        reason: format!("cannot start `{program}`: {error}"),
+        not_found: error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+fn broken(why: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.to_string())
+}
+
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = fcntl_getfl(fd)?;
+    fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
+    Ok(())
+}

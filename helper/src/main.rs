@@ -1,0 +1,57 @@
+//! `simstim-host`, the helper: the small program that runs on every machine.
+//!
+//! ```text
+//! simstim-host bridge PURPOSE MARKER   speak frames over stdin and stdout
+//! simstim-host digest                  the SHA-256 of this program, in hex
+//! simstim-host --version
+//! ```
+//!
+//! It links no C code of its own and looks nobody up by libc's getpw*, getgr* or getaddrinfo: a
+//! static glibc crashes in them. It knows nothing of providers, plans or `hosts.toml`.
+
+mod bridge;
+mod place;
+mod program;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use crate::bridge::{Bridge, Purpose};
+use crate::place::Place;
+
+const USAGE: &str = "usage: simstim-host bridge PURPOSE MARKER | digest | --version";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        ["bridge", purpose, marker] => run_bridge(purpose, marker),
+        ["digest"] => place::own_digest()
+            .and_then(|digest| print(&digest))
+            .map_err(|error| format!("cannot read this program: {error}")),
+        ["--version"] => {
+            print(concat!("simstim-host ", env!("CARGO_PKG_VERSION"))).map_err(|e| e.to_string())
+        }
+        _ => Err(USAGE.into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "simstim-host: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn print(line: &str) -> std::io::Result<()> {
+    writeln!(std::io::stdout(), "{line}")
+}
+
+fn run_bridge(purpose: &str, marker: &str) -> Result<(), String> {
+    let purpose = Purpose::parse(purpose).ok_or("a bridge is for `look` or `exec`")?;
+    let place = Place::find()?;
+    let hello = place.hello(purpose.word())?;
+    let bridge = Bridge::new(purpose, place, marker, hello);
+    bridge.run().map_err(|error| format!("the bridge broke: {error}"))
+}

@@ -1,0 +1,133 @@
+//! Where the helper lives on this machine, and what the machine says of itself.
+
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use schema::message::Hello;
+use sha2::{Digest as _, Sha256};
+
+/// Longest of our own small files that is read; what is longer is not ours.
+const SMALL_FILE: u64 = 4096;
+
+/// The home folder, and our folder in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    home: PathBuf,
+}
+
+impl Place {
+    /// `$HOME`, else the entry of this user in `/etc/passwd`.
+    pub(crate) fn find() -> Result<Self, String> {
+        let home = std::env::var_os("HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .or_else(home_from_passwd)
+            .ok_or("this user has no home folder: neither $HOME nor /etc/passwd names one")?;
+        Ok(Self { home })
+    }
+
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.home.join(".local/share/simstim")
+    }
+
+    /// What the machine says of itself, from the identity that bootstrap wrote.
+    pub(crate) fn hello(&self, purpose: &str) -> Result<Hello, String> {
+        let path = self.folder().join("identity");
+        let text = read_small(&path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        let [fleet, host, nonce] = words.as_slice() else {
+            return Err(format!("{} is not an identity of simstim's", path.display()));
+        };
+        let boot_id = read_small(Path::new("/proc/sys/kernel/random/boot_id"))
+            .map(|text| text.trim().to_owned())
+            .unwrap_or_default();
+        Ok(Hello {
+            fleet: (*fleet).into(),
+            host: (*host).into(),
+            nonce: (*nonce).into(),
+            protocol_min: *schema::PROTOCOL.start(),
+            protocol_max: *schema::PROTOCOL.end(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            epoch: self.epoch(&boot_id),
+            boot_id,
+            purpose: purpose.into(),
+        })
+    }
+
+    /// Counts the boots this disk has seen. Best effort: a read-only disk keeps its last count.
+    fn epoch(&self, boot_id: &str) -> u64 {
+        let path = self.folder().join("boots");
+        let text = read_small(&path).unwrap_or_default();
+        let (count, last) = text.trim().split_once(' ').unwrap_or(("0", ""));
+        let count: u64 = count.parse().unwrap_or(0);
+        if last == boot_id && count > 0 {
+            return count;
+        }
+        let next = count.saturating_add(1);
+        let temporary = self.folder().join(format!(".boots.{}", std::process::id()));
+        let written = std::fs::write(&temporary, format!("{next} {boot_id}\n"))
+            .and_then(|()| std::fs::rename(&temporary, &path));
+        if written.is_err() {
+            let _ = std::fs::remove_file(&temporary);
+        }
+        next
+    }
+}
+
+fn read_small(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(SMALL_FILE).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn home_from_passwd() -> Option<PathBuf> {
+    let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
+    home_in_passwd(&passwd, rustix::process::getuid().as_raw())
+}
+
+fn home_in_passwd(passwd: &str, uid: u32) -> Option<PathBuf> {
+    passwd.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let ours = fields.get(2)?.parse() == Ok(uid);
+        let home = PathBuf::from(fields.get(5)?);
+        (ours && home.is_absolute()).then_some(home)
+    })
+}
+
+/// The SHA-256 of the running program, in hex.
+pub(crate) fn own_digest() -> std::io::Result<String> {
+    let mut file = std::fs::File::open("/proc/self/exe")?;
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            break;
+        }
+        hasher.update(&buffer[..read]);
+    }
+    let mut hex = String::new();
+    for byte in hasher.finalize() {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    Ok(hex)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn home_comes_from_the_line_of_the_user() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nbad line\nu:x:7:7::/home/u:/bin/sh\nv:x:8:8::relative:/bin/sh\n";
+        assert_eq!(home_in_passwd(passwd, 7), Some("/home/u".into()));
+        assert_eq!(home_in_passwd(passwd, 8), None);
+        assert_eq!(home_in_passwd(passwd, 9), None);
+    }
+}
