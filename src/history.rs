@@ -52,8 +52,13 @@ pub enum Event {
         /// When.
         at: Timestamp,
     },
-    /// Set-up of a machine made here is complete.
+    /// Set-up of a machine made here is complete: its intent is carried out.
     Ready {
+        /// The nonce of its mark.
+        nonce: Nonce,
+    },
+    /// This computer ran something on it.
+    Used {
         /// Its id.
         id: MachineId,
     },
@@ -85,8 +90,10 @@ pub enum Event {
 pub struct History {
     /// Machines seen and not known to be gone.
     pub machines: BTreeMap<MachineId, Remembered>,
-    /// Creates whose outcome was never written down.
+    /// Creates that were begun here and whose set-up was never completed.
     pub open_intents: BTreeMap<Nonce, (HostName, AccountName)>,
+    /// Machines that this computer ran something on, the last one last.
+    pub used: Vec<MachineId>,
     /// Per host, the file its block was last applied from.
     pub applied: BTreeMap<HostName, PathBuf>,
 }
@@ -102,8 +109,6 @@ pub struct Remembered {
     pub identity: String,
     /// When it was last seen first at that place.
     pub at: Timestamp,
-    /// This computer made it, and has finished its set-up.
-    pub ready: bool,
     /// The busiest session state last read; the outer `None`: never read.
     pub sessions: Option<Option<SessionState>>,
 }
@@ -115,22 +120,19 @@ impl History {
             Event::Intent { nonce, host, account } => {
                 self.open_intents.insert(nonce, (host, account));
             }
-            Event::Refused { nonce } => {
+            Event::Refused { nonce } | Event::Ready { nonce } => {
                 self.open_intents.remove(&nonce);
             }
             Event::Seen { id, host, account, identity, at } => {
-                let old = self.machines.get(&id);
-                let ready = old.is_some_and(|old| old.ready);
-                let sessions = old.and_then(|old| old.sessions);
-                let machine = Remembered { host, account, identity, at, ready, sessions };
-                self.machines.insert(id, machine);
+                let sessions = self.machines.get(&id).and_then(|old| old.sessions);
+                self.machines.insert(id, Remembered { host, account, identity, at, sessions });
             }
-            Event::Ready { id } => {
-                if let Some(machine) = self.machines.get_mut(&id) {
-                    machine.ready = true;
-                }
+            Event::Used { id } => {
+                self.used.retain(|used| *used != id);
+                self.used.push(id);
             }
             Event::Gone { id } => {
+                self.used.retain(|used| *used != id);
                 self.machines.remove(&id);
             }
             Event::Applied { host, file } => {
@@ -154,12 +156,15 @@ impl History {
                 })
             }
             Event::Applied { host, file } => self.applied.get(host) == Some(file),
-            Event::Ready { id } => self.machines.get(id).is_some_and(|machine| machine.ready),
             Event::Sessions { id, busiest, .. } => {
                 self.machines.get(id).is_some_and(|machine| machine.sessions == Some(*busiest))
             }
+            Event::Used { id } => self.used.last() == Some(id),
             Event::Gone { id } => !self.machines.contains_key(id),
-            Event::Intent { .. } | Event::Refused { .. } => false,
+            Event::Refused { nonce } | Event::Ready { nonce } => {
+                !self.open_intents.contains_key(nonce)
+            }
+            Event::Intent { nonce, .. } => self.open_intents.contains_key(nonce),
         }
     }
 
@@ -171,11 +176,11 @@ impl History {
             events.push(Event::Intent { nonce, host, account });
         }
         for (id, machine) in &self.machines {
-            let Remembered { host, account, identity, at, ready, sessions } = machine.clone();
+            let Remembered { host, account, identity, at, sessions } = machine.clone();
             events.push(Event::Seen { id: id.clone(), host, account, identity, at });
-            events.extend(ready.then(|| Event::Ready { id: id.clone() }));
             events.extend(sessions.map(|busiest| Event::Sessions { id: id.clone(), busiest, at }));
         }
+        events.extend(self.used.iter().map(|id| Event::Used { id: id.clone() }));
         for (host, file) in &self.applied {
             events.push(Event::Applied { host: host.clone(), file: file.clone() });
         }
@@ -210,7 +215,7 @@ impl IntentLog {
         }
         let log = Self { path, history };
         if bytes.len() as u64 > COMPACT_ABOVE {
-            log.compact();
+            log.compact(bytes.len());
         }
         Ok(log)
     }
@@ -232,29 +237,32 @@ impl IntentLog {
         let mut line = b"\n".to_vec();
         serde_json::to_writer(&mut line, &event).expect("an event is plain data");
         line.push(b'\n');
-        OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&self.path)
-            .and_then(|mut file| file.write_all(&line).and_then(|()| file.sync_data()))
-            .map_err(failed("write", &self.path))?;
+        let write = || {
+            let mut file =
+                OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
+            // A compaction replaces the file: it waits for us, and we for it.
+            file.lock_shared()?;
+            file.write_all(&line)?;
+            file.sync_data()
+        };
+        write().map_err(failed("write", &self.path))?;
         self.history.fold(event);
         Ok(())
     }
 
-    /// Rewrites the log as the fewest events, unless somebody else appends at this moment.
-    fn compact(&self) {
-        let Ok(_lock) = files::Lock::try_take(&self.path.with_extension("lock"), "compaction")
-        else {
+    /// Rewrites the log as the fewest events, unless somebody else wrote since it was read or
+    /// writes at this moment. A log that stays long is slow, not wrong.
+    fn compact(&self, read: usize) {
+        let Ok(file) = File::open(&self.path) else { return };
+        let unchanged = || file.metadata().is_ok_and(|data| data.len() == read as u64);
+        if file.try_lock().is_err() || !unchanged() {
             return;
-        };
+        }
         let mut bytes = Vec::new();
         for event in self.history.events() {
             serde_json::to_writer(&mut bytes, &event).expect("an event is plain data");
             bytes.push(b'\n');
         }
-        // A log that stays long is slow, not wrong.
         let _ = files::replace(&self.path, &bytes, None);
     }
 }
@@ -273,6 +281,14 @@ mod tests {
         }
     }
 
+    fn intent(seed: u8) -> Event {
+        Event::Intent {
+            nonce: Nonce::from_random([seed; 16]),
+            host: HostName::new("dev").unwrap(),
+            account: AccountName::new("docker").unwrap(),
+        }
+    }
+
     fn id(text: &str) -> MachineId {
         MachineId::new(text).unwrap()
     }
@@ -286,12 +302,11 @@ mod tests {
         log.record(seen("b", "web")).unwrap();
         let torn = &mut OpenOptions::new().append(true).open(&log.path).unwrap();
         torn.write_all(b"{\"event\":\"gone\",\"id\":\"a").unwrap();
-        log.record(Event::Ready { id: id("b") }).unwrap();
+        log.record(seen("c", "box")).unwrap();
         log.record(Event::Gone { id: id("a") }).unwrap();
         let read = IntentLog::open(folder.path(), &fleet).unwrap();
         assert_eq!(read.history(), log.history());
-        assert_eq!(read.history().machines.len(), 1);
-        assert!(read.history().machines[&id("b")].ready);
+        assert_eq!(read.history().machines.keys().collect::<Vec<_>>(), [&id("b"), &id("c")]);
     }
 
     #[test]
@@ -310,16 +325,20 @@ mod tests {
         let fleet = FleetId::new("f").unwrap();
         let mut log = IntentLog::open(folder.path(), &fleet).unwrap();
         log.record(seen("a", "dev")).unwrap();
-        log.record(Event::Ready { id: id("a") }).unwrap();
+        log.record(intent(1)).unwrap();
+        log.record(intent(2)).unwrap();
+        log.record(Event::Ready { nonce: Nonce::from_random([1; 16]) }).unwrap();
         let busiest = Some(SessionState::Working);
         log.record(Event::Sessions { id: id("a"), busiest, at: Timestamp(2) }).unwrap();
         log.record(Event::Applied { host: HostName::new("dev").unwrap(), file: "/f".into() })
             .unwrap();
         let before = log.history().clone();
-        log.compact();
+        log.compact(usize::try_from(std::fs::metadata(&log.path).unwrap().len()).unwrap());
+        assert!(!std::fs::read(&log.path).unwrap().starts_with(b"\n"), "it was rewritten");
         let read = IntentLog::open(folder.path(), &fleet).unwrap();
         assert_eq!(read.history().machines[&id("a")].sessions, Some(busiest));
         assert_eq!(read.history().applied, before.applied);
-        assert!(read.history().machines[&id("a")].ready);
+        assert_eq!(read.history().open_intents, before.open_intents);
+        assert_eq!(before.open_intents.len(), 1);
     }
 }

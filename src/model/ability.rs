@@ -89,6 +89,8 @@ pub struct Abilities {
     pub stop_freezes: bool,
     /// An image or template has to be there before a create.
     pub needs_image: bool,
+    /// Its machines are this computer: they end with it.
+    pub runs_here: bool,
     /// How much at once.
     pub limit: Limit,
 }

@@ -2,13 +2,33 @@
 //! I/O, and every other floor may use it.
 
 mod ability;
+mod listing;
 mod machine;
 mod name;
 mod size;
 mod span;
 
 pub use ability::{Abilities, Architecture, IdleStopBy, KeySpec, KindSpec, Limit, Resize};
+pub use listing::{Listing, MachineSpec, Question, Survey};
 pub use machine::{Machine, MachineState, Mark, MarkError, SessionFact, SessionState};
+pub(crate) use name::hex;
 pub use name::{AccountName, FleetId, HostName, MachineId, NameError, Nonce};
 pub use size::{Bytes, Preset, Size, SizeError};
 pub use span::{IdleStop, Power, Span, SpanError, Timestamp};
+
+/// A text, or a bare number that lacks its unit: read as a text it says so better than serde could.
+#[derive(serde::Deserialize)]
+#[serde(untagged, expecting = "expected a text, such as \"4GiB\" or \"30m\"")]
+pub(crate) enum TextOrNumber {
+    Text(String),
+    Number(i64),
+}
+
+impl From<TextOrNumber> for String {
+    fn from(value: TextOrNumber) -> String {
+        match value {
+            TextOrNumber::Text(text) => text,
+            TextOrNumber::Number(number) => number.to_string(),
+        }
+    }
+}

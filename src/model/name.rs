@@ -163,7 +163,7 @@ impl FleetId {
 impl Nonce {
     /// Sixteen random bytes in hex.
     pub fn from_random(bytes: [u8; 16]) -> Self {
-        Self(crate::model::name::hex(&bytes))
+        Self(hex(&bytes))
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// An amount of memory or disk, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "super::TextOrNumber", into = "String")]
 pub struct Bytes(pub u64);
 
 /// Why a text is no size.
@@ -66,10 +66,10 @@ impl FromStr for Bytes {
     }
 }
 
-impl TryFrom<String> for Bytes {
+impl TryFrom<super::TextOrNumber> for Bytes {
     type Error = SizeError;
-    fn try_from(text: String) -> Result<Self, SizeError> {
-        text.parse()
+    fn try_from(text: super::TextOrNumber) -> Result<Self, SizeError> {
+        String::from(text).parse()
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A length of time above zero, as people write it: `90s`, `30m`, `1h 30m`, `2d`, `1w`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "super::TextOrNumber", into = "String")]
 pub struct Span(pub Duration);
 
 /// Why a text is no span.
@@ -48,10 +48,10 @@ impl FromStr for Span {
     }
 }
 
-impl TryFrom<String> for Span {
+impl TryFrom<super::TextOrNumber> for Span {
     type Error = SpanError;
-    fn try_from(text: String) -> Result<Self, SpanError> {
-        text.parse()
+    fn try_from(text: super::TextOrNumber) -> Result<Self, SpanError> {
+        String::from(text).parse()
     }
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Span {
 
 /// When an idle machine stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "super::TextOrNumber", into = "String")]
 pub enum IdleStop {
     /// Only when told to.
     Never,
@@ -84,10 +84,10 @@ impl FromStr for IdleStop {
     }
 }
 
-impl TryFrom<String> for IdleStop {
+impl TryFrom<super::TextOrNumber> for IdleStop {
     type Error = SpanError;
-    fn try_from(text: String) -> Result<Self, SpanError> {
-        text.parse()
+    fn try_from(text: super::TextOrNumber) -> Result<Self, SpanError> {
+        String::from(text).parse()
     }
 }
 

@@ -1,0 +1,103 @@
+//! Machines of the fleet that no block of the file explains, or that a host has too many.
+
+use super::host::stopped_by;
+use super::{Action, HostPlan, Impact, Planner, PlannedStep, Reason, StoppedBy, Stray};
+use crate::model::{HostName, IdleStop, Machine, MachineState};
+
+impl<'a> Planner<'a> {
+    /// Entries for machines to destroy, and the machines that are left alone.
+    pub(super) fn orphans(&self) -> (Vec<HostPlan>, Vec<Stray>) {
+        let mut entries = Vec::new();
+        let mut strays = Vec::new();
+        let unexplained = self.by_host.iter().filter(|(name, _)| !self.explained(name));
+        for machine in unexplained.flat_map(|(_, machines)| machines) {
+            let host = &machine.mark.host;
+            if self.policy.destroy.contains(host) {
+                entries.push(self.orphan(machine, Reason::Asked));
+            } else if !self.wants(host) {
+                // Somebody asked about other hosts only.
+            } else {
+                match self.observed.history.applied.get(host) {
+                    Some(file) if *file == self.observed.file => {
+                        entries.push(self.orphan(machine, Reason::BlockRemoved));
+                    }
+                    Some(file) => strays.push(stray(
+                        machine,
+                        format!("its block was applied from {}", file.display()),
+                    )),
+                    None => strays.push(stray(machine, "it was not applied from here".into())),
+                }
+            }
+        }
+        if self.policy.only.is_none() {
+            strays.extend(self.unreadable());
+        }
+        (entries, strays)
+    }
+
+    fn explained(&self, name: &HostName) -> bool {
+        let blocks = &self.config.hosts;
+        blocks.iter().any(|host| host.name == *name || host.was.as_ref() == Some(name))
+    }
+
+    fn unreadable(&self) -> impl Iterator<Item = Stray> {
+        self.observed.accounts.iter().flat_map(|(account, fact)| {
+            let listing = fact.seen().into_iter();
+            listing.flat_map(|listing| &listing.unreadable).map(|(name, why)| Stray {
+                account: account.clone(),
+                name: name.clone(),
+                machine: None,
+                why: why.clone(),
+            })
+        })
+    }
+
+    /// The entry that destroys a machine, or says what stands in the way.
+    pub(super) fn orphan(&self, machine: &'a Machine, reason: Reason) -> HostPlan {
+        let wanted = Action::Destroy;
+        let passed = match self.protected(machine, wanted) {
+            // A duplicate shares its block's protection only as far as its own mark goes.
+            Some(Reason::Protected { at_birth: false, .. })
+                if matches!(reason, Reason::Duplicate { .. }) && !machine.mark.protected =>
+            {
+                self.guard(machine, wanted)
+            }
+            Some(reason) => Err(reason),
+            None => self.guard(machine, wanted),
+        };
+        let (action, reason, impact, notes, steps) = match passed {
+            Ok(passed) => {
+                (wanted, reason, passed.impact, passed.notes, vec![PlannedStep::Destroy])
+            }
+            Err(reason) => (Action::Blocked, reason, Impact::None, Vec::new(), Vec::new()),
+        };
+        let runs = machine.state == MachineState::Running && steps.is_empty();
+        let account = self.config.accounts.get(&machine.account);
+        HostPlan {
+            host: machine.mark.host.clone(),
+            account: machine.account.clone(),
+            action,
+            reason,
+            impact,
+            settings: Vec::new(),
+            pending: Vec::new(),
+            notes,
+            machine: Some(machine.clone()),
+            make: None,
+            steps,
+            stopped_by: account.map_or(StoppedBy::NotRunning, |account| {
+                stopped_by(&account.abilities, IdleStop::Never, runs)
+            }),
+            facts: self.facts(&machine.account, Some(machine)),
+        }
+    }
+}
+
+fn stray(machine: &Machine, why: String) -> Stray {
+    Stray {
+        account: machine.account.clone(),
+        name: machine.name.clone(),
+        machine: Some(machine.clone()),
+        why,
+    }
+}
