@@ -242,6 +242,9 @@ impl Bridge {
                     Ok(())
                 })?;
             }
+            Body::Eof(Eof { stream }) => {
+                self.with_program(|program| program.end_output(stream))?;
+            }
             Body::Credit(credit) => {
                 self.with_program(|program| program.grant(credit.stream, credit.limit))?;
             }

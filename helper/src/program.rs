@@ -199,10 +199,20 @@ impl Program {
 
     /// Raises the limit of an output stream.
     pub(crate) fn grant(&mut self, stream: u32, limit: u64) -> Result<(), &'static str> {
-        let output = self.outputs.iter_mut().find(|output| output.stream == stream);
-        let output = output.ok_or("credit came for a stream that does not exist")?;
+        let output = self.output(stream)?;
         output.limit = output.limit.max(limit);
         Ok(())
+    }
+
+    /// Nobody reads an output stream any more: the program gets SIGPIPE at its next write.
+    pub(crate) fn end_output(&mut self, stream: u32) -> Result<(), &'static str> {
+        self.output(stream)?.pipe = None;
+        Ok(())
+    }
+
+    fn output(&mut self, stream: u32) -> Result<&mut Output, &'static str> {
+        let output = self.outputs.iter_mut().find(|output| output.stream == stream);
+        output.ok_or("there is no such output stream")
     }
 
     pub(crate) fn signal(&self, number: i32) {

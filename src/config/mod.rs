@@ -17,6 +17,7 @@ pub use check::read;
 pub use edit::{Edit, EditError, NewHost};
 pub use locate::{FILE_NAME, LocateError, Located, locate};
 pub use model::{Account, Config, DEFAULT_BUSY_LEASE, Host};
+pub(crate) use problem::nearest;
 pub use problem::{Problem, Problems};
 pub use schema::json_schema;
 pub use trust::{Trust, TrustNeed};

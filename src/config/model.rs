@@ -7,7 +7,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::{Problem, TrustNeed};
-use crate::model::{Abilities, AccountName, FleetId, HostName, IdleStop, Power, Size, Span};
+use crate::model::{Abilities, AccountName, FleetId, HostName, IdleStop, MachineSpec, Power, Size, Span};
 
 /// The lease while a session works, where nobody says otherwise.
 pub const DEFAULT_BUSY_LEASE: Span = Span(Duration::from_secs(3600));
@@ -93,6 +93,20 @@ impl Host {
     /// What its machine is called where machines have names.
     pub fn machine_name(&self) -> String {
         self.machine.get("name").cloned().unwrap_or_else(|| format!("simstim-{}", self.name))
+    }
+
+    /// The machine that it is to have.
+    pub fn spec(&self, fleet: &FleetId) -> MachineSpec {
+        MachineSpec {
+            fleet: fleet.clone(),
+            host: self.name.clone(),
+            account: self.account.clone(),
+            name: self.machine_name(),
+            size: self.size,
+            settings: self.machine.clone(),
+            protected: self.protect,
+            digest: self.fixed_digest(),
+        }
     }
 
     /// Digest of what only a replace can change: 16 hex digits.

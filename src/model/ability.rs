@@ -24,6 +24,14 @@ impl Architecture {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// What to type to get a helper for it, where this program carries none.
+    pub fn helper_hints(&self) -> Vec<String> {
+        vec![
+            format!("rustup target add {self}-unknown-linux-musl && cargo install --path ."),
+            format!("SIMSTIM_HELPER_DIR=DIR simstim plan    # DIR holds simstim-host-{self}"),
+        ]
+    }
 }
 
 impl std::fmt::Display for Architecture {

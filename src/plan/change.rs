@@ -444,3 +444,32 @@ impl Plan {
         self.count(Action::is_destructive)
     }
 }
+
+impl HostPlan {
+    /// What to type about what stands in the way of this entry.
+    pub fn hints(&self) -> Vec<String> {
+        let host = &self.host;
+        match &self.reason {
+            Reason::NoAnswer(unknown) | Reason::NotUsable(unknown) => unknown.hints.clone(),
+            Reason::NoHelper { architecture, .. } => architecture.helper_hints(),
+            Reason::NameTaken { .. } => {
+                vec![format!("[host.machine]  name = \"another-name\"    # in the block of {host}")]
+            }
+            Reason::OtherIdentity { .. } => {
+                vec![format!("simstim plan {host} --here    # if it is meant to be here from now on")]
+            }
+            Reason::Working { .. }
+            | Reason::Unreadable { .. }
+            | Reason::PausedUnread { .. } => vec!["--force    # ends work".into()],
+            Reason::Protected { at_birth: true, .. } => {
+                vec![format!("simstim host destroy {host} --unprotect")]
+            }
+            Reason::Protected { at_birth: false, .. } => {
+                vec![format!("remove `protect` from the block of {host}")]
+            }
+            Reason::Broken { .. } => vec![format!("simstim host destroy {host} && simstim apply")],
+            Reason::Busy { .. } | Reason::Unsure { .. } => vec!["simstim plan    # again, in a moment".into()],
+            _ => Vec::new(),
+        }
+    }
+}

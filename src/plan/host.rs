@@ -10,8 +10,8 @@ use super::{
 use crate::config::Host;
 use crate::history::Remembered;
 use crate::model::{
-    Abilities, IdleStop, IdleStopBy, Listing, Machine, MachineId, MachineSpec, MachineState,
-    Power, Resize, Size,
+    Abilities, IdleStop, IdleStopBy, Listing, Machine, MachineId, MachineState, Power,
+    Resize, Size,
 };
 
 /// What becomes of a host, before it is written down as a [`HostPlan`].
@@ -216,6 +216,9 @@ impl<'a> Planner<'a> {
             }
             _ => {}
         }
+        if self.policy.power_only {
+            return self.power(host, machine);
+        }
         let fixed = self.fixed_changes(host, machine);
         if !fixed.is_empty() {
             return self.replace(host, machine, fixed);
@@ -367,23 +370,10 @@ impl<'a> Planner<'a> {
             pending: Vec::new(),
             notes,
             machine: machine.cloned(),
-            make: makes.then(|| self.spec(host)),
+            make: makes.then(|| host.spec(self.fleet)),
             steps: verdict.steps,
             stopped_by: stopped_by(abilities, host.idle_stop, runs),
             facts: self.facts(&host.account, machine),
-        }
-    }
-
-    fn spec(&self, host: &Host) -> MachineSpec {
-        MachineSpec {
-            fleet: self.fleet.clone(),
-            host: host.name.clone(),
-            account: host.account.clone(),
-            name: host.machine_name(),
-            size: host.size,
-            settings: host.machine.clone(),
-            protected: host.protect,
-            digest: host.fixed_digest(),
         }
     }
 

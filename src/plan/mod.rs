@@ -35,6 +35,8 @@ pub struct Policy {
     pub wake: bool,
     /// Stop these hosts now though nothing in the file says so.
     pub stop: BTreeSet<HostName>,
+    /// Only start or stop machines; whatever else the file says waits.
+    pub power_only: bool,
     /// Hosts seen at another engine, folder or team are meant to be here from now on.
     pub here: bool,
     /// End work.

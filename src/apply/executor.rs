@@ -1,0 +1,304 @@
+//! The executor: one loop over a graph of steps, bounded in all and for each account.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::event::{Event, Label};
+use super::step::{self, StepError};
+use super::Shared;
+use crate::files::Lock;
+use crate::history;
+use crate::model::{AccountName, HostName, Machine};
+use crate::plan::{Action, Plan, Step, StepGraph, graph};
+use crate::stop::Stop;
+
+/// How long another process may hold a host before the step gives up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How an apply ended.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Steps done.
+    pub done: usize,
+    /// Steps that failed, in the order of their failing.
+    pub failures: Vec<Failure>,
+    /// Steps not begun, because of a failure or a stop.
+    pub skipped: usize,
+    /// A stop was asked for before all was done.
+    pub stopped: bool,
+    /// What is left half-done, in sentences.
+    pub left: Vec<String>,
+}
+
+/// One step that failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// Which.
+    pub label: Label,
+    /// Why.
+    pub error: StepError,
+}
+
+impl Outcome {
+    /// Whether everything was done.
+    pub fn is_success(&self) -> bool {
+        self.failures.is_empty() && !self.stopped && self.left.is_empty()
+    }
+}
+
+/// Carries out a plan.
+///
+/// After the first stop nothing new begins, running steps reach a safe point, and machines that
+/// this very run was still making are removed. Dropped, it leaves what the next plan will show.
+pub async fn apply(plan: &Plan, context: &Shared, stop: &Stop) -> Outcome {
+    let mut executor = Executor::new(plan, graph(plan), context);
+    executor.run(stop).await;
+    executor.finish(plan).await
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Running,
+    Done,
+    Failed,
+    Skipped,
+}
+
+/// One lock for each host, taken by its first step and held to the end of the apply.
+type Locks = BTreeMap<HostName, Arc<OnceCell<Lock>>>;
+
+struct Executor<'a> {
+    context: &'a Shared,
+    graph: StepGraph,
+    states: Vec<State>,
+    running: BTreeMap<AccountName, usize>,
+    tasks: JoinSet<(usize, Result<Option<Machine>, StepError>)>,
+    /// Machines made by this run, by plan entry.
+    made: BTreeMap<usize, Machine>,
+    locks: Locks,
+    began: Vec<Option<Instant>>,
+    outcome: Outcome,
+}
+
+impl<'a> Executor<'a> {
+    fn new(plan: &Plan, graph: StepGraph, context: &'a Shared) -> Self {
+        let locks = plan.hosts.iter().map(|entry| (entry.host.clone(), Arc::default()));
+        Self {
+            context,
+            states: vec![State::Waiting; graph.len()],
+            began: vec![None; graph.len()],
+            graph,
+            running: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            made: BTreeMap::new(),
+            locks: locks.collect(),
+            outcome: Outcome::default(),
+        }
+    }
+
+    async fn run(&mut self, stop: &Stop) {
+        loop {
+            if !self.outcome.stopped {
+                self.start_ready(stop);
+            }
+            if self.tasks.is_empty() {
+                return;
+            }
+            tokio::select! {
+                Some(joined) = self.tasks.join_next() => self.take(joined),
+                () = stop.wait(), if !self.outcome.stopped => {
+                    self.outcome.stopped = true;
+                    self.context.tell(Event::Stopping);
+                }
+            }
+        }
+    }
+
+    /// Starts every step whose needs are met, as far as the limits go.
+    fn start_ready(&mut self, stop: &Stop) {
+        for number in 0..self.graph.len() {
+            if self.tasks.len() >= self.context.parallelism.max(1) {
+                return;
+            }
+            let ready = self.states[number] == State::Waiting
+                && self.graph.needs(number).all(|need| self.states[need] == State::Done);
+            let account = &self.graph.step(number).account;
+            let limit = self.context.limits.get(account).copied().unwrap_or(usize::MAX).max(1);
+            let busy = self.running.get(account).copied().unwrap_or(0);
+            if ready && busy < limit {
+                self.start(number, stop.clone());
+            }
+        }
+    }
+
+    fn start(&mut self, number: usize, stop: Stop) {
+        let step = self.graph.step(number).clone();
+        let label = self.label(number);
+        let made = self.graph.entry(number).and_then(|entry| self.made.get(&entry)).cloned();
+        let lock = step.host.as_ref().and_then(|host| self.locks.get(host)).cloned();
+        let context = Arc::clone(self.context);
+        *self.running.entry(step.account.clone()).or_default() += 1;
+        self.states[number] = State::Running;
+        self.began[number] = Some(Instant::now());
+        context.tell(Event::Started { label: label.clone() });
+        self.tasks.spawn(async move {
+            (number, guarded(&context, &label, &step, made, lock, &stop).await)
+        });
+    }
+
+    fn take(
+        &mut self,
+        joined: Result<(usize, Result<Option<Machine>, StepError>), tokio::task::JoinError>,
+    ) {
+        let (number, result) = match joined {
+            Ok(done) => done,
+            Err(_) => match self.states.iter().position(|state| *state == State::Running) {
+                Some(number) => (number, Err(StepError::Bug)),
+                None => return,
+            },
+        };
+        let account = self.graph.step(number).account.clone();
+        if let Some(running) = self.running.get_mut(&account) {
+            *running = running.saturating_sub(1);
+        }
+        let label = self.label(number);
+        match result {
+            Ok(made) => {
+                self.states[number] = State::Done;
+                self.outcome.done += 1;
+                if let (Some(machine), Some(entry)) = (made, self.graph.entry(number)) {
+                    self.made.insert(entry, machine);
+                }
+                let took = self.began[number].map(|began| began.elapsed()).unwrap_or_default();
+                self.context.tell(Event::Finished { label, took });
+            }
+            Err(StepError::Stopped) => self.skip(number),
+            Err(error) => {
+                self.states[number] = State::Failed;
+                let text = match error.detail() {
+                    Some(detail) => format!("{error}: {detail}"),
+                    None => error.to_string(),
+                };
+                let hints = error.hints();
+                self.context.tell(Event::Failed { label: label.clone(), error: text, hints });
+                self.outcome.failures.push(Failure { label, error });
+                let dependents: Vec<usize> = self.graph.unlocks(number).collect();
+                dependents.into_iter().for_each(|dependent| self.skip(dependent));
+            }
+        }
+    }
+
+    /// Marks a step and all that depends on it.
+    fn skip(&mut self, number: usize) {
+        if matches!(self.states[number], State::Skipped | State::Done | State::Failed) {
+            return;
+        }
+        self.states[number] = State::Skipped;
+        self.outcome.skipped += 1;
+        self.context.tell(Event::Skipped { label: self.label(number) });
+        let dependents: Vec<usize> = self.graph.unlocks(number).collect();
+        dependents.into_iter().for_each(|dependent| self.skip(dependent));
+    }
+
+    fn label(&self, number: usize) -> Label {
+        let step = self.graph.step(number);
+        Label {
+            step: number,
+            of: self.graph.len(),
+            host: step.host.clone(),
+            account: step.account.clone(),
+            what: step.kind.word(),
+        }
+    }
+
+    async fn finish(mut self, plan: &Plan) -> Outcome {
+        let waiting: Vec<usize> =
+            (0..self.graph.len()).filter(|n| self.states[*n] == State::Waiting).collect();
+        waiting.into_iter().for_each(|number| self.skip(number));
+        // A stop that came after the last step stopped nothing.
+        self.outcome.stopped &= self.outcome.skipped > 0;
+        let unfinished: BTreeSet<usize> = (0..self.graph.len())
+            .filter(|number| self.states[*number] != State::Done)
+            .filter_map(|number| self.graph.entry(number))
+            .collect();
+        if self.outcome.stopped {
+            self.undo(plan, &unfinished).await;
+        }
+        self.remember(plan, &unfinished);
+        self.outcome
+    }
+
+    /// Removes the machines that this run made and did not finish.
+    async fn undo(&mut self, plan: &Plan, unfinished: &BTreeSet<usize>) {
+        for entry in unfinished {
+            let Some(machine) = self.made.get(entry) else { continue };
+            let host = plan.hosts[*entry].host.clone();
+            let Some(provider) = self.context.world.providers.get(&machine.account) else { continue };
+            self.context.tell(Event::Undoing { host: host.clone() });
+            let result = match provider.destroy(machine).await {
+                Ok(()) => step::forget(self.context, machine).map_err(StepError::from),
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = result {
+                let text = format!("{host}: machine {} is left half-made: {error}", machine.name);
+                self.outcome.left.push(text);
+            }
+        }
+    }
+
+    /// Writes down which blocks were applied, and forgets machines that are gone.
+    fn remember(&mut self, plan: &Plan, unfinished: &BTreeSet<usize>) {
+        let failed = |index: usize| {
+            unfinished.contains(&index) || plan.hosts[index].action.is_trouble()
+        };
+        let applied = plan.hosts.iter().enumerate().filter(|(index, entry)| {
+            !failed(*index) && entry.action != Action::Destroy
+        });
+        let mut events: Vec<history::Event> = applied
+            .map(|(_, entry)| history::Event::Applied {
+                host: entry.host.clone(),
+                file: plan.file.clone(),
+            })
+            .collect();
+        if unfinished.is_empty() {
+            events.extend(plan.forget.iter().map(|id| history::Event::Gone { id: id.clone() }));
+        }
+        for event in events {
+            if let Err(error) = self.context.record(event) {
+                self.outcome.left.push(format!("what was done could not be written down: {error}"));
+                return;
+            }
+        }
+    }
+}
+
+/// Runs a step under its host's lock, and cuts it off at a stop where that is harmless.
+async fn guarded(
+    context: &Shared,
+    label: &Label,
+    step: &Step,
+    made: Option<Machine>,
+    lock: Option<Arc<OnceCell<Lock>>>,
+    stop: &Stop,
+) -> Result<Option<Machine>, StepError> {
+    let run = async {
+        if let (Some(lock), Some(host)) = (lock, &step.host) {
+            let path = context.locks.join(format!("{host}.lock"));
+            lock.get_or_try_init(|| Lock::take(&path, &context.holder, PATIENCE)).await?;
+        }
+        step::run(context, label, step, made).await
+    };
+    if !step.kind.is_cut_safe() {
+        return run.await;
+    }
+    tokio::select! {
+        result = run => result,
+        () = stop.wait() => Err(StepError::Stopped),
+    }
+}

@@ -1,0 +1,231 @@
+//! What can be typed. Parsing does no work.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::model::{AccountName, Bytes, HostName, IdleStop};
+
+/// Machines for people who run coding agents: declared in hosts.toml, free while idle.
+#[derive(Debug, Parser)]
+#[command(name = "simstim", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(after_help = "Begin with `simstim init`, or with `simstim host create local dev`.")]
+pub(crate) struct Cli {
+    /// The hosts.toml to use, instead of looking for one here and above
+    #[arg(long, short, global = true, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Write a hosts.toml with a fleet here
+    Init,
+    /// Show the commands and addresses that a project's file names, and allow them
+    Trust(TrustArgs),
+    /// Print the JSON schema of hosts.toml
+    Schema,
+    /// Show what an apply would do
+    #[command(after_help = PLAN_EXAMPLES)]
+    Plan(PlanArgs),
+    /// Make the machines what the file says
+    #[command(after_help = APPLY_EXAMPLES)]
+    Apply(ApplyArgs),
+    /// Make, end, start, stop and look at single hosts
+    #[command(subcommand)]
+    Host(HostCommand),
+    /// Run a program on a host; its exit code becomes simstim's, 125 is simstim's own failure
+    #[command(after_help = EXEC_EXAMPLES)]
+    Exec(ExecArgs),
+}
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  simstim plan                     everything
+  simstim plan dev web             two hosts
+  simstim plan --out change.plan   to be carried out later, exactly so
+  simstim plan --detailed-exitcode 0: nothing to do, 1: an error, 2: changes";
+
+const APPLY_EXAMPLES: &str = "\
+Examples:
+  simstim apply                    show the plan, ask, do it
+  simstim apply --yes              without asking, but lose no disk
+  simstim apply --yes --destroy 2  agree that exactly two disks are lost
+  simstim apply ./change.plan      a saved plan, if nothing changed since";
+
+const EXEC_EXAMPLES: &str = "\
+Examples:
+  simstim exec dev -- uname -a
+  tar c src | simstim exec dev -- tar x
+  simstim exec dev -- sh -c 'cd src && make'";
+
+#[derive(Debug, Args)]
+pub(crate) struct TrustArgs {
+    /// Allow without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// What plan and apply share.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Wishes {
+    /// Wake hosts that are stopped as wanted
+    #[arg(long)]
+    pub(crate) wake: bool,
+    /// Hosts last seen at another engine or folder are meant to be here from now on
+    #[arg(long)]
+    pub(crate) here: bool,
+    /// End work that is in the way
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Agree that exactly N disks are lost; N may count strays too
+    #[arg(long, value_name = "N")]
+    pub(crate) destroy: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// Only these hosts
+    #[arg(value_name = "HOST")]
+    pub(crate) hosts: Vec<HostName>,
+    #[command(flatten)]
+    pub(crate) wishes: Wishes,
+    /// Print the plan as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Save the plan, with all it relies on
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Exit with 2 where there are changes
+    #[arg(long)]
+    pub(crate) detailed_exitcode: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    /// Only these hosts; or one saved plan (a path with `/` or `.` in it)
+    #[arg(value_name = "HOST | PLAN")]
+    pub(crate) what: Vec<String>,
+    #[command(flatten)]
+    pub(crate) wishes: Wishes,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// Steps at once
+    #[arg(long, value_name = "N", default_value_t = crate::fleet::PARALLELISM)]
+    pub(crate) parallelism: usize,
+}
+
+/// What every command that changes machines takes.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct RunArgs {
+    /// Do not ask; does not agree to losing a disk
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Print what happens as JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HostCommand {
+    /// Add a host to the file and make its machine
+    Create(CreateArgs),
+    /// Remove a host from the file and destroy its machine
+    Destroy(DestroyArgs),
+    /// Start a host's machine
+    Start(PowerArgs),
+    /// Stop a host's machine
+    Stop(PowerArgs),
+    /// Set when a host stops by itself
+    Idle(IdleArgs),
+    /// List the hosts and their machines
+    List(ListArgs),
+    /// Show all that is known of a host
+    Show(ShowArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// The provider or account that makes it, such as local or docker
+    pub(crate) provider: AccountName,
+    /// What to call it
+    pub(crate) name: HostName,
+    /// Processors
+    #[arg(long)]
+    pub(crate) cpus: Option<u32>,
+    /// Memory, such as 4GiB
+    #[arg(long)]
+    pub(crate) memory: Option<Bytes>,
+    /// Disk, such as 40GiB
+    #[arg(long)]
+    pub(crate) disk: Option<Bytes>,
+    /// The image that it is made from
+    #[arg(long)]
+    pub(crate) image: Option<String>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DestroyArgs {
+    /// The host
+    pub(crate) name: HostName,
+    /// End work that is in the way
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Destroy it although it was made with `protect = true`
+    #[arg(long)]
+    pub(crate) unprotect: bool,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PowerArgs {
+    /// The host
+    pub(crate) name: HostName,
+    /// End work that is in the way
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print what happens as JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IdleArgs {
+    /// The host
+    pub(crate) name: HostName,
+    /// A duration such as 30m or 2h, or never
+    pub(crate) when: IdleStop,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The host
+    pub(crate) name: HostName,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExecArgs {
+    /// The host
+    pub(crate) host: HostName,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}

@@ -1,0 +1,77 @@
+//! `simstim exec`: one program, its streams and its exit code.
+
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::apply::{Signals, watch};
+use crate::cli::args::ExecArgs;
+use crate::cli::error::CliError;
+use crate::cli::open::open;
+use crate::cli::ui::Ui;
+use crate::helper_client::{ExecError, ExecRequest, Streams, exec};
+use crate::stop::stop;
+
+/// The exit code of a failure that is simstim's own, as `docker run`, `env` and `timeout` have it.
+pub(crate) const OWN_FAILURE: u8 = 125;
+/// A program that does not exist, and one that cannot be started, as in a shell.
+const NOT_FOUND: u8 = 127;
+const NOT_STARTED: u8 = 126;
+
+pub(crate) async fn run(
+    ui: &Ui,
+    named: Option<&Path>,
+    args: ExecArgs,
+) -> Result<ExitCode, CliError> {
+    let open = open(ui, named)?;
+    let config = &open.file.config;
+    let host = config.host(&args.host).ok_or_else(|| open.no_host(&args.host))?;
+    let fleet = open.fleet()?;
+    let bridge = {
+        let (events, receiver) = mpsc::unbounded_channel();
+        let (stopper, stop) = stop();
+        let mut signals = Signals::new()?;
+        let connect = fleet.connect(config, &args.host, events, &stop);
+        watch(ui, connect, receiver, &mut signals, &stopper, false).await??
+    };
+    let (sender, signals) = mpsc::channel(8);
+    pass_on(SignalKind::interrupt(), sender.clone())?;
+    pass_on(SignalKind::terminate(), sender.clone())?;
+    pass_on(SignalKind::hangup(), sender)?;
+    let request = ExecRequest {
+        argv: args.command.into_iter().map(OsStringExt::into_vec).collect(),
+        env: host.env.clone().into_iter().collect(),
+    };
+    let streams = Streams {
+        stdin: Box::new(tokio::io::stdin()),
+        stdout: Box::new(tokio::io::stdout()),
+        stderr: Box::new(tokio::io::stderr()),
+        signals,
+    };
+    match exec(bridge, request, streams).await {
+        Ok(exited) => {
+            let signal = exited.signal.map(|signal| 128 + signal);
+            let code = exited.code.or(signal).unwrap_or(1);
+            Ok(ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1)))
+        }
+        Err(ExecError::NotStarted { reason, not_found }) => {
+            CliError::failed(format!("{}: {reason}", args.host)).show(ui);
+            Ok(ExitCode::from(if not_found { NOT_FOUND } else { NOT_STARTED }))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sends a signal that reaches simstim on to the program.
+fn pass_on(kind: SignalKind, sender: mpsc::Sender<i32>) -> Result<(), CliError> {
+    let mut signals = signal(kind)
+        .map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))?;
+    // Ends with the runtime, right after the program.
+    tokio::spawn(async move {
+        while signals.recv().await.is_some() && sender.send(kind.as_raw_value()).await.is_ok() {}
+    });
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! `simstim host create|destroy|start|stop|idle`: an edit of the file and an apply of that host, or
+//! one step without an edit.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use super::apply::{carry_out, show};
+use crate::cli::args::{CreateArgs, DestroyArgs, IdleArgs, PowerArgs, RunArgs};
+use crate::cli::consent::{Given, consent};
+use crate::cli::error::CliError;
+use crate::cli::open::{self, Open, open};
+use crate::cli::ui::Ui;
+use crate::config::{self, Config, Edit, FILE_NAME, File, NewHost};
+use crate::fleet::{ApplyOptions, Fleet, random};
+use crate::model::{FleetId, HostName, Power, Size};
+use crate::plan::{Action, Plan, Policy};
+
+pub(crate) async fn create(
+    ui: &Ui,
+    named: Option<&Path>,
+    args: CreateArgs,
+) -> Result<ExitCode, CliError> {
+    let open = open_or_new(ui, named)?;
+    let mut edit = edit_of(&open);
+    if open.file.config.fleet.is_none() {
+        edit.set_fleet(&FleetId::from_random(random()))?;
+    }
+    edit.add_host(&NewHost {
+        name: args.name.clone(),
+        provider: args.provider,
+        size: Size { cpus: args.cpus, memory: args.memory, disk: args.disk },
+        machine: args.image.map(|image| ("image".into(), image)).into_iter().collect(),
+    })?;
+    let policy = Policy { only: Some(BTreeSet::from([args.name])), ..Policy::default() };
+    edit_and_apply(ui, &open, &edit, policy, args.run).await
+}
+
+pub(crate) async fn destroy(
+    ui: &Ui,
+    named: Option<&Path>,
+    args: DestroyArgs,
+) -> Result<ExitCode, CliError> {
+    let open = open(ui, named)?;
+    let mut edit = edit_of(&open);
+    let block = open.file.config.host(&args.name);
+    let mut names = BTreeSet::from([args.name.clone()]);
+    if let Some(block) = block {
+        // A machine that was kept through a rename carries the old name.
+        names.extend(block.was.clone());
+        if block.protect {
+            let text = format!("{} is protected: its block says `protect = true`", args.name);
+            return Err(CliError::failed(text).hint("remove `protect` from its block"));
+        }
+        edit.remove_host(&args.name)?;
+    }
+    let policy = Policy {
+        only: Some(names.clone()),
+        force: args.force,
+        destroy: names,
+        unprotect: args.unprotect,
+        ..Policy::default()
+    };
+    let config = open.edited(&edit)?;
+    let fleet = open.computer.open(&open.file, &config, open.own)?;
+    let (plan, _) = fleet.plan(&config, &policy).await;
+    if block.is_none() && plan.hosts.is_empty() {
+        return Err(open.no_host(&args.name));
+    }
+    finish(ui, &open, &edit, &fleet, &plan, args.force, args.run).await
+}
+
+pub(crate) async fn idle(
+    ui: &Ui,
+    named: Option<&Path>,
+    args: IdleArgs,
+) -> Result<ExitCode, CliError> {
+    let open = open(ui, named)?;
+    open.check_names([&args.name])?;
+    let mut edit = edit_of(&open);
+    edit.set_key(&args.name, "idle_stop", &args.when.to_string())?;
+    let policy = Policy { only: Some(BTreeSet::from([args.name])), ..Policy::default() };
+    edit_and_apply(ui, &open, &edit, policy, args.run).await
+}
+
+pub(crate) async fn start(
+    ui: &Ui,
+    named: Option<&Path>,
+    args: PowerArgs,
+) -> Result<ExitCode, CliError> {
+    let policy = Policy { wake: true, power_only: true, ..Policy::default() };
+    power(ui, named, args, Power::Off, policy).await
+}
+
+pub(crate) async fn stop(
+    ui: &Ui,
+    named: Option<&Path>,
+    args: PowerArgs,
+) -> Result<ExitCode, CliError> {
+    let policy = Policy {
+        stop: BTreeSet::from([args.name.clone()]),
+        power_only: true,
+        force: args.force,
+        ..Policy::default()
+    };
+    power(ui, named, args, Power::On, policy).await
+}
+
+/// One step without an edit. Refused where the file wants the opposite for good.
+async fn power(
+    ui: &Ui,
+    named: Option<&Path>,
+    args: PowerArgs,
+    opposite: Power,
+    mut policy: Policy,
+) -> Result<ExitCode, CliError> {
+    let open = open(ui, named)?;
+    let host = open.file.config.host(&args.name).ok_or_else(|| open.no_host(&args.name))?;
+    if host.power == opposite {
+        let text = format!("the block of {} says `power = \"{opposite}\"`", args.name);
+        return Err(CliError::failed(text).hint("change `power` in its block, then: simstim apply"));
+    }
+    policy.only = Some(BTreeSet::from([args.name.clone()]));
+    let fleet = open.fleet()?;
+    let (plan, _) = fleet.plan(&open.file.config, &policy).await;
+    match plan.hosts.first() {
+        Some(entry) if entry.machine.is_none() && entry.action == Action::Create => {
+            let text = format!("{} has no machine yet", args.name);
+            return Err(CliError::failed(text).hint(format!("simstim apply {}", args.name)));
+        }
+        Some(entry) if entry.action.is_trouble() => {
+            let error = CliError::failed(format!("{}: {}", args.name, entry.reason));
+            return Err(entry.hints().into_iter().fold(error, CliError::hint));
+        }
+        _ => {}
+    }
+    let options = options(args.force);
+    carry_out(ui, &fleet, &plan, &options, args.json).await
+}
+
+fn options(force: bool) -> ApplyOptions {
+    ApplyOptions { force, holder: "simstim host".into(), ..ApplyOptions::default() }
+}
+
+/// The file that is meant, or a new one here where there is none.
+fn open_or_new(ui: &Ui, named: Option<&Path>) -> Result<Open, CliError> {
+    let computer = open::computer()?;
+    let path = match open::locate(&computer, named) {
+        Ok(_) => return open(ui, named),
+        Err(_) => named.map_or_else(|| PathBuf::from(FILE_NAME), Path::to_owned),
+    };
+    let config = config::read("", &computer.kinds.catalog()).unwrap_or_else(|_| {
+        unreachable!("an empty file has nothing wrong")
+    });
+    Ok(Open { computer, file: File { path, text: String::new(), config }, own: false })
+}
+
+/// An edit of the file as it was read; a file that does not exist yet is expected not to.
+fn edit_of(open: &Open) -> Edit {
+    Edit::new(open.file.path.exists().then_some(open.file.text.as_str()))
+}
+
+async fn edit_and_apply(
+    ui: &Ui,
+    open: &Open,
+    edit: &Edit,
+    policy: Policy,
+    run: RunArgs,
+) -> Result<ExitCode, CliError> {
+    let config: Config = open.edited(edit)?;
+    let fleet = open.computer.open(&open.file, &config, open.own)?;
+    let (plan, _) = fleet.plan(&config, &policy).await;
+    finish(ui, open, edit, &fleet, &plan, policy.force, run).await
+}
+
+/// Shows, asks, writes the edit, then takes the first step.
+async fn finish(
+    ui: &Ui,
+    open: &Open,
+    edit: &Edit,
+    fleet: &Fleet,
+    plan: &Plan,
+    force: bool,
+    run: RunArgs,
+) -> Result<ExitCode, CliError> {
+    show(ui, plan, &open.file.path, run);
+    if let Some(entry) = plan.hosts.iter().find(|entry| entry.action.is_trouble()) {
+        let error = CliError::failed(format!("{}: {}; nothing was done", entry.host, entry.reason));
+        return Err(entry.hints().into_iter().fold(error, CliError::hint));
+    }
+    if let Some(bytes) = fleet.installs(plan) {
+        let size = crate::model::Bytes(bytes as u64).0 / 1000;
+        ui.say(&format!(
+            "Installs the helper simstim-host {} ({size} kB) in ~/.local/share/simstim there.\n",
+            env!("CARGO_PKG_VERSION")
+        ));
+    }
+    consent(ui, plan, Given { yes: run.yes, destroy: None, named: true })?;
+    let _lock = open.computer.lock_edit(&open.file.path).await?;
+    edit.write(&open.file.path)?;
+    let changed = format!("{}: {}\n", open.file.path.display(), describe(plan, edit, &open.file));
+    ui.say(&changed);
+    drop(_lock);
+    carry_out(ui, fleet, plan, &options(force), run.json).await
+}
+
+/// What the edit did to the file, in a few words.
+fn describe(plan: &Plan, edit: &Edit, file: &File) -> String {
+    let names: Vec<&HostName> = plan.hosts.iter().map(|entry| &entry.host).collect();
+    let list = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+    let (old, new) = (file.text.lines().count(), edit.text().lines().count());
+    match new.cmp(&old) {
+        std::cmp::Ordering::Greater => format!("wrote {list}"),
+        std::cmp::Ordering::Less => format!("removed {list}"),
+        std::cmp::Ordering::Equal => format!("changed {list}"),
+    }
+}

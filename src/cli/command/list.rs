@@ -1,0 +1,55 @@
+//! `simstim host list|show`: looks, and wakes nothing.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::cli::args::{ListArgs, ShowArgs};
+use crate::cli::error::CliError;
+use crate::cli::open::open;
+use crate::cli::render;
+use crate::cli::ui::Ui;
+use crate::plan::{Policy, plan};
+
+pub(crate) async fn list(
+    ui: &Ui,
+    named: Option<&Path>,
+    args: &ListArgs,
+) -> Result<ExitCode, CliError> {
+    let open = open(ui, named)?;
+    let fleet = open.fleet()?;
+    let config = &open.file.config;
+    let policy = Policy::default();
+    let observed = fleet.observe(config, &policy).await;
+    // The provisional plan says all that a list shows; nobody is asked more for it.
+    let (plan, _) = plan(config, &fleet.id, &observed, &policy);
+    let text = if args.json {
+        render::list::json(config, &plan)
+    } else {
+        render::list::table(config, &plan, ui.out)
+    };
+    ui.print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn show(
+    ui: &Ui,
+    named: Option<&Path>,
+    args: &ShowArgs,
+) -> Result<ExitCode, CliError> {
+    let open = open(ui, named)?;
+    let config = &open.file.config;
+    let host = config.host(&args.name).ok_or_else(|| open.no_host(&args.name))?;
+    let fleet = open.fleet()?;
+    let only = Some(BTreeSet::from([args.name.clone()]));
+    let (plan, _) = fleet.plan(config, &Policy { only, ..Policy::default() }).await;
+    let entry = plan.hosts.iter().find(|entry| entry.host == args.name);
+    let entry = entry.ok_or_else(|| open.no_host(&args.name))?;
+    let text = if args.json {
+        render::list::show_json(host, entry)
+    } else {
+        render::list::show(host, entry, ui.out)
+    };
+    ui.print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}

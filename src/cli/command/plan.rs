@@ -1,0 +1,57 @@
+//! `simstim plan`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::cli::args::{PlanArgs, Wishes};
+use crate::cli::error::CliError;
+use crate::cli::open::open;
+use crate::cli::render;
+use crate::cli::ui::Ui;
+use crate::model::HostName;
+use crate::plan::{Policy, SavedPlan};
+
+pub(crate) async fn run(
+    ui: &Ui,
+    named: Option<&Path>,
+    args: PlanArgs,
+) -> Result<ExitCode, CliError> {
+    let open = open(ui, named)?;
+    open.check_names(&args.hosts)?;
+    let fleet = open.fleet()?;
+    let config = &open.file.config;
+    let (plan, _) = fleet.plan(config, &policy(&args.hosts, &args.wishes)).await;
+    if args.json {
+        let text = serde_json::to_string_pretty(&plan).expect("a plan is plain data");
+        ui.print(&(text + "\n"))?;
+    } else {
+        ui.print(&render::plan::render(&plan, &open.file.path, ui.out))?;
+    }
+    if let Some(path) = &args.out {
+        SavedPlan { config_digest: config.digest(), plan: plan.clone() }.write(path)?;
+        ui.say(&format!("saved: simstim apply {}\n", shell_path(path)));
+    }
+    Ok(match (args.detailed_exitcode, plan.has_trouble(), plan.has_changes()) {
+        (true, true, _) => ExitCode::from(1),
+        (true, false, true) => ExitCode::from(2),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+/// A path as `apply` tells it from a host's name.
+fn shell_path(path: &Path) -> String {
+    let text = path.display().to_string();
+    if HostName::new(text.as_str()).is_ok() { format!("./{text}") } else { text }
+}
+
+/// What a person asked for beside the file.
+pub(super) fn policy(hosts: &[HostName], wishes: &Wishes) -> Policy {
+    Policy {
+        only: (!hosts.is_empty()).then(|| hosts.iter().cloned().collect()),
+        wake: wishes.wake,
+        here: wishes.here,
+        force: wishes.force,
+        counted: wishes.destroy,
+        ..Policy::default()
+    }
+}

@@ -1,0 +1,70 @@
+//! What a person has to agree to before a plan is carried out.
+
+use crate::plan::{Action, Plan};
+
+use super::error::CliError;
+use super::ui::Ui;
+
+/// What was agreed to on the command line.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Given {
+    /// `--yes`.
+    pub(super) yes: bool,
+    /// `--destroy N`.
+    pub(super) destroy: Option<usize>,
+    /// The command itself names what it destroys, so `--yes` covers it.
+    pub(super) named: bool,
+}
+
+/// Passes where everything is agreed to; asks where somebody can be asked.
+pub(super) fn consent(ui: &Ui, plan: &Plan, given: Given) -> Result<(), CliError> {
+    let losses = plan.destructive();
+    if let Some(counted) = given.destroy
+        && counted != losses
+    {
+        let text = format!("--destroy {counted} was given, but the plan loses {losses} disks");
+        let error = CliError::usage(text);
+        return Err(error.hint(format!("--destroy {losses}    # {}", names(plan))));
+    }
+    if !plan.has_changes() {
+        return Ok(());
+    }
+    if losses > 0 && given.destroy.is_none() && !(given.named && given.yes) {
+        return consent_to_losses(ui, plan, losses);
+    }
+    if given.yes {
+        return Ok(());
+    }
+    if !ui.interactive {
+        return Err(CliError::usage("nobody can be asked here").hint("--yes"));
+    }
+    match ui.ask("Do this? [y/N] ")?.to_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(CliError::failed("nothing was done")),
+    }
+}
+
+fn consent_to_losses(ui: &Ui, plan: &Plan, losses: usize) -> Result<(), CliError> {
+    let disks = if losses == 1 { "1 disk is".into() } else { format!("{losses} disks are") };
+    if !ui.interactive {
+        let text = format!("{disks} lost by this plan, and --yes does not cover that");
+        let error = CliError::usage(text);
+        return Err(error.hint(format!("--destroy {losses}    # {}", names(plan))));
+    }
+    let question =
+        format!("{disks} lost for good: {}. Type {losses} to agree: ", names(plan));
+    if ui.ask(&question)? == losses.to_string() {
+        Ok(())
+    } else {
+        Err(CliError::failed("nothing was done"))
+    }
+}
+
+fn names(plan: &Plan) -> String {
+    let lost = plan.hosts.iter().filter(|entry| entry.action.is_destructive());
+    let words = lost.map(|entry| match entry.action {
+        Action::Replace => format!("{} (replaced)", entry.host),
+        _ => entry.host.to_string(),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,76 @@
+//! The command line: what was typed in, text out. Everything it does to hosts is a call to
+//! [`crate::fleet`].
+
+mod args;
+mod command;
+mod consent;
+mod error;
+mod open;
+mod render;
+mod ui;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use self::args::{Cli, Command, HostCommand};
+use self::error::{CliError, Kind};
+use self::ui::Ui;
+
+/// Runs the program with this process's arguments, environment and terminal.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers, everything else is a slip: clap knows which is which.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let ui = Ui::from_env();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            CliError::failed(format!("the system gives no event queue: {error}")).show(&ui);
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = runtime.block_on(run(cli, &ui));
+    // A read of the terminal may still wait for a key that nobody needs any more.
+    runtime.shutdown_background();
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            error.show(&ui);
+            ExitCode::from(error.code())
+        }
+    }
+}
+
+async fn run(cli: Cli, ui: &Ui) -> Result<ExitCode, CliError> {
+    let file = cli.file.as_deref();
+    match cli.command {
+        Command::Init => command::init::run(ui, file),
+        Command::Trust(args) => command::trust::run(ui, file, &args),
+        Command::Schema => command::schema::run(ui),
+        Command::Plan(args) => command::plan::run(ui, file, args).await,
+        Command::Apply(args) => command::apply::run(ui, file, args).await,
+        Command::Exec(args) => match command::exec::run(ui, file, args).await {
+            Err(error) if error.kind == Kind::Failed => {
+                error.show(ui);
+                Ok(ExitCode::from(command::exec::OWN_FAILURE))
+            }
+            result => result,
+        },
+        Command::Host(command) => match command {
+            HostCommand::Create(args) => command::host::create(ui, file, args).await,
+            HostCommand::Destroy(args) => command::host::destroy(ui, file, args).await,
+            HostCommand::Start(args) => command::host::start(ui, file, args).await,
+            HostCommand::Stop(args) => command::host::stop(ui, file, args).await,
+            HostCommand::Idle(args) => command::host::idle(ui, file, args).await,
+            HostCommand::List(args) => command::list::list(ui, file, &args).await,
+            HostCommand::Show(args) => command::list::show(ui, file, &args).await,
+        },
+    }
+}

@@ -1,0 +1,6 @@
+//! Values in, text out; pure, so that snapshots can hold it.
+
+pub(crate) mod diagnostics;
+pub(crate) mod list;
+pub(crate) mod plan;
+pub(crate) mod progress;

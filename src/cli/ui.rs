@@ -1,0 +1,109 @@
+//! The one writer to the terminal. stdout is data, stderr is talk.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+
+use anstyle::{AnsiColor, Style};
+
+/// What a text means, so that colour never has to say it alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    /// Something new or good.
+    Good,
+    /// Something changes.
+    Change,
+    /// Something is lost or wrong.
+    Bad,
+    /// Beside the point.
+    Dim,
+    /// To be seen first.
+    Strong,
+}
+
+/// How to write text: with colour or without, and how wide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Paper {
+    pub(crate) colour: bool,
+    pub(crate) width: usize,
+}
+
+impl Paper {
+    /// The text in its tone.
+    pub(crate) fn paint(&self, tone: Tone, text: impl std::fmt::Display) -> String {
+        if !self.colour {
+            return text.to_string();
+        }
+        let style = match tone {
+            Tone::Good => AnsiColor::Green.on_default(),
+            Tone::Change => AnsiColor::Yellow.on_default(),
+            Tone::Bad => AnsiColor::Red.on_default(),
+            Tone::Dim => Style::new().dimmed(),
+            Tone::Strong => Style::new().bold(),
+        };
+        format!("{style}{text}{style:#}")
+    }
+
+    /// Lines of `text` that fit beside an indent of `indent` columns.
+    pub(crate) fn wrap(&self, text: &str, indent: usize) -> Vec<String> {
+        let width = self.width.saturating_sub(indent).max(24);
+        textwrap::wrap(text, width).into_iter().map(std::borrow::Cow::into_owned).collect()
+    }
+}
+
+/// The terminal.
+#[derive(Debug)]
+pub(crate) struct Ui {
+    pub(crate) out: Paper,
+    pub(crate) err: Paper,
+    /// A person can be asked.
+    pub(crate) interactive: bool,
+    /// stderr is a terminal, so bars may move on it.
+    pub(crate) live: bool,
+}
+
+/// The width where there is no terminal to ask.
+const PLAIN_WIDTH: usize = 80;
+/// Longer lines are hard to read.
+const MOST_WIDTH: usize = 100;
+
+impl Ui {
+    pub(crate) fn from_env() -> Self {
+        let (stdout, stderr) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let colour = |terminal: bool| terminal && !set("NO_COLOR") && !dumb;
+        let columns = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+        let width = columns.unwrap_or(PLAIN_WIDTH).clamp(40, MOST_WIDTH);
+        let paper = |terminal: bool| Paper {
+            colour: colour(terminal),
+            width: if terminal { width } else { PLAIN_WIDTH },
+        };
+        Self {
+            out: paper(stdout),
+            err: paper(stderr),
+            interactive: io::stdin().is_terminal() && stderr,
+            live: stderr && !dumb,
+        }
+    }
+
+    /// Prints data. An error means that nobody reads it any more.
+    #[expect(clippy::unused_self, reason = "only who has the terminal may write to it")]
+    pub(crate) fn print(&self, text: &str) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        stdout.flush()
+    }
+
+    /// Says something. That nobody hears it is no error.
+    #[expect(clippy::unused_self, reason = "only who has the terminal may write to it")]
+    pub(crate) fn say(&self, text: &str) {
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    /// Asks a person and returns the line typed.
+    pub(crate) fn ask(&self, question: &str) -> io::Result<String> {
+        self.say(question);
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line)?;
+        Ok(line.trim().to_owned())
+    }
+}

@@ -1,0 +1,357 @@
+//! The library's face: a fleet that is opened from its file, planned and applied. The command line
+//! does nothing to hosts that this does not offer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::apply::{self, Event, Outcome};
+use crate::config::{Account, Config, File, Host, Trust};
+use crate::files::{FileError, Folders, Lock};
+use crate::helper_client::{
+    Bridge, Door, HelperDoor, HelperError, Helpers, Purpose, bootstrap, connect,
+};
+use crate::history::{self, IntentLog};
+use crate::model::{AccountName, FleetId, HostName, Machine, MachineState, Timestamp};
+use crate::observe::{World, observe, settle};
+use crate::plan::{AccountFact, Observed, Plan, Policy, StepKind, graph};
+use crate::provider::{Kinds, Provider};
+use crate::stop::Stop;
+
+/// Steps at once over all accounts, unless told otherwise. More would only queue at the providers.
+pub const PARALLELISM: usize = 16;
+
+/// How long somebody else may be editing the file.
+const EDIT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// This computer: what every fleet opened here shares.
+pub struct Computer {
+    /// simstim's folders.
+    pub folders: Folders,
+    /// The kinds of providers.
+    pub kinds: Kinds,
+    /// The helpers at hand.
+    pub helpers: Helpers,
+    /// User and computer, for marks.
+    pub maker: String,
+}
+
+/// Why a fleet could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    /// The file names no fleet, so nothing could be marked.
+    #[error("{path} names no fleet", path = path.display())]
+    NoFleet {
+        /// The file.
+        path: PathBuf,
+        /// The line to add.
+        line: String,
+    },
+    /// The file comes from a project folder and names commands or addresses that nobody has seen.
+    #[error("{path} names {} that need your word first", .keys.join(", "), path = path.display())]
+    NotTrusted {
+        /// The file.
+        path: PathBuf,
+        /// The settings.
+        keys: Vec<String>,
+    },
+    /// This computer's own files.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// Why a host's machine could not be talked to.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// There is no such host in the file.
+    #[error("there is no host `{0}` in the file")]
+    NoHost(HostName),
+    /// It has no machine.
+    #[error("{0} has no machine yet")]
+    NoMachine(HostName),
+    /// The plan says what is in the way.
+    #[error("{host}: {why}")]
+    NotUsable {
+        /// The host.
+        host: HostName,
+        /// The reason in words.
+        why: String,
+        /// What to type about it.
+        hints: Vec<String>,
+    },
+    /// `power = "off"`.
+    #[error("{0} is stopped, and its block says `power = \"off\"`")]
+    Off(HostName),
+    /// It could not be woken.
+    #[error("{host} could not be woken: {why}")]
+    NotWoken {
+        /// The host.
+        host: HostName,
+        /// Why.
+        why: String,
+        /// What to type about it.
+        hints: Vec<String>,
+    },
+    /// The helper.
+    #[error(transparent)]
+    Helper(#[from] HelperError),
+}
+
+/// How to apply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApplyOptions {
+    /// Steps at once.
+    pub parallelism: usize,
+    /// A person agreed that work ends.
+    pub force: bool,
+    /// The command, as others see it in locks.
+    pub holder: String,
+}
+
+impl Default for ApplyOptions {
+    fn default() -> Self {
+        Self { parallelism: PARALLELISM, force: false, holder: "simstim".into() }
+    }
+}
+
+/// An opened fleet.
+pub struct Fleet {
+    /// Its id.
+    pub id: FleetId,
+    /// The canonical path of its file.
+    pub path: PathBuf,
+    world: World,
+    helpers: Helpers,
+    limits: BTreeMap<AccountName, usize>,
+    folder: PathBuf,
+    maker: String,
+    /// Taken out while an apply owns it.
+    log: Mutex<IntentLog>,
+}
+
+impl Computer {
+    /// Opens the fleet of a file, with accounts as `config` says (the file's own configuration, or
+    /// one that an edit is about to make of it). Asks nobody.
+    pub fn open(&self, file: &File, config: &Config, own: bool) -> Result<Fleet, FleetError> {
+        let path = std::fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
+        let Some(id) = config.fleet.clone() else {
+            let id = FleetId::from_random(random());
+            return Err(FleetError::NoFleet { path, line: format!("fleet = \"{id}\"") });
+        };
+        if !own && !Trust::open(&self.folders.state).covers(&path, &config.needs_trust) {
+            let keys = config.needs_trust.iter().map(|need| format!("`{}`", need.key)).collect();
+            return Err(FleetError::NotTrusted { path, keys });
+        }
+        let log = IntentLog::open(&self.folders.state, &id)?;
+        let accounts = self.accounts(config, &log);
+        let limits = accounts
+            .iter()
+            .map(|(name, account)| (name.clone(), account.abilities.limit.at_once))
+            .collect();
+        let world = World {
+            providers: self.kinds.open(&accounts, &self.folders),
+            door: Arc::new(HelperDoor { helpers: self.helpers.clone() }) as Arc<dyn Door>,
+            helpers: World::helpers_of(&self.helpers),
+        };
+        let folder = self.folders.state.join("fleets").join(id.as_str());
+        let (helpers, maker) = (self.helpers.clone(), self.maker.clone());
+        Ok(Fleet { id, path, world, helpers, limits, folder, maker, log: Mutex::new(log) })
+    }
+
+    /// The accounts of the file, and those remembered that need no settings to be reached.
+    fn accounts(&self, config: &Config, log: &IntentLog) -> BTreeMap<AccountName, Account> {
+        let mut accounts = config.accounts.clone();
+        let catalog = self.kinds.catalog();
+        for machine in log.history().machines.values() {
+            let spec = catalog.iter().find(|spec| spec.kind == machine.account.as_str());
+            if let (Some(spec), false) = (spec, accounts.contains_key(&machine.account)) {
+                let defaults = spec.account_keys.iter().filter_map(|key| {
+                    Some((key.name.to_owned(), key.default?.to_owned()))
+                });
+                accounts.insert(machine.account.clone(), Account {
+                    kind: spec.kind.into(),
+                    settings: defaults.collect(),
+                    abilities: spec.abilities.clone(),
+                });
+            }
+        }
+        accounts
+    }
+
+    /// Takes the lock for editing a file. It dies with its process.
+    pub async fn lock_edit(&self, path: &Path) -> Result<Lock, FileError> {
+        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+        let name = path.to_string_lossy().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let tail = &name[name.len().saturating_sub(120)..];
+        let lock = self.folders.state.join("locks").join(format!("edit{tail}.lock"));
+        Lock::take(&lock, "simstim, editing the file,", EDIT_PATIENCE).await
+    }
+}
+
+/// Random bytes of the system.
+///
+/// # Panics
+/// If the system has none, on which nothing of ours could be built.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the system has random bytes");
+    bytes
+}
+
+impl Fleet {
+    /// Asks all accounts that matter and plans. Wakes and changes nothing.
+    pub async fn plan(&self, config: &Config, policy: &Policy) -> (Plan, Observed) {
+        let mut observed = self.observe(config, policy).await;
+        let plan = settle(config, &self.id, &mut observed, policy, &self.world).await;
+        (plan, observed)
+    }
+
+    /// Asks all accounts that matter, in a fixed number of calls each, and remembers what was seen.
+    pub async fn observe(&self, config: &Config, policy: &Policy) -> Observed {
+        let history = self.log().history().clone();
+        let only = policy.only.as_ref();
+        let observed =
+            observe(config, &self.id, &self.path, &history, only, &self.world).await;
+        self.remember(config, &observed);
+        observed
+    }
+
+    /// Writes down every id seen and where. A plan is as good without; the next one tries again.
+    fn remember(&self, config: &Config, observed: &Observed) {
+        let mut log = self.log();
+        let seen = observed.accounts.values().filter_map(AccountFact::seen);
+        for (identity, machine) in
+            seen.flat_map(|listing| listing.machines.iter().map(|m| (&listing.identity, m)))
+        {
+            let renamed = config.hosts.iter().find(|host| {
+                host.name != machine.mark.host && host.was.as_ref() == Some(&machine.mark.host)
+            });
+            let _ = log.record(history::Event::Seen {
+                id: machine.id.clone(),
+                host: renamed.map_or(&machine.mark.host, |host| &host.name).clone(),
+                account: machine.account.clone(),
+                identity: identity.clone(),
+                at: Timestamp::now(),
+            });
+        }
+    }
+
+    /// Carries out a plan.
+    pub async fn apply(
+        &self,
+        plan: &Plan,
+        options: &ApplyOptions,
+        events: mpsc::UnboundedSender<Event>,
+        stop: &Stop,
+    ) -> Result<Outcome, FileError> {
+        let log = IntentLog::open(&self.state(), &self.id)?;
+        let context = Arc::new(apply::Context {
+            world: self.world.clone(),
+            log: Mutex::new(log),
+            locks: self.folder.join("locks"),
+            holder: options.holder.clone(),
+            maker: self.maker.clone(),
+            parallelism: options.parallelism,
+            limits: self.limits.clone(),
+            force: options.force,
+            clock: Timestamp::now,
+            random,
+            events,
+        });
+        let outcome = apply::apply(plan, &context, stop).await;
+        *self.log() = IntentLog::open(&self.state(), &self.id)?;
+        Ok(outcome)
+    }
+
+    /// Opens a bridge to a host's machine for a person's command: wakes it, and brings the helper
+    /// up to date.
+    pub async fn connect(
+        &self,
+        config: &Config,
+        name: &HostName,
+        events: mpsc::UnboundedSender<Event>,
+        stop: &Stop,
+    ) -> Result<Bridge, ConnectError> {
+        let host = config.host(name).ok_or_else(|| ConnectError::NoHost(name.clone()))?;
+        let machine = self.awake(config, host, events, stop).await?;
+        let provider = self.provider(&machine)?;
+        let transport = provider.transport(&machine);
+        let result = connect(&*transport, &machine.mark, &self.helpers, Purpose::Exec).await;
+        let bridge = match result {
+            Err(HelperError::NotInstalled) => {
+                bootstrap(&*transport, &machine.mark, &self.helpers, false).await?;
+                connect(&*transport, &machine.mark, &self.helpers, Purpose::Exec).await?
+            }
+            other => other?,
+        };
+        let _ = self.log().record(history::Event::Used { id: machine.id });
+        Ok(bridge)
+    }
+
+    /// The machine of a host, running.
+    async fn awake(
+        &self,
+        config: &Config,
+        host: &Host,
+        events: mpsc::UnboundedSender<Event>,
+        stop: &Stop,
+    ) -> Result<Machine, ConnectError> {
+        let only = Some(BTreeSet::from([host.name.clone()]));
+        let policy = Policy { only, wake: true, power_only: true, ..Policy::default() };
+        let (plan, _) = self.plan(config, &policy).await;
+        let entry = plan.hosts.iter().find(|entry| entry.host == host.name);
+        let Some(entry) = entry else { return Err(ConnectError::NoHost(host.name.clone())) };
+        let name = host.name.clone();
+        if entry.action.is_trouble() {
+            let (why, hints) = (entry.reason.to_string(), entry.hints());
+            return Err(ConnectError::NotUsable { host: name, why, hints });
+        }
+        let Some(machine) = &entry.machine else { return Err(ConnectError::NoMachine(name)) };
+        if entry.action.is_change() {
+            let not_woken = |why: String, hints| ConnectError::NotWoken {
+                host: name.clone(),
+                why,
+                hints,
+            };
+            let options = ApplyOptions::default();
+            let outcome = self.apply(&plan, &options, events, stop).await;
+            let outcome = outcome.map_err(|error| not_woken(error.to_string(), Vec::new()))?;
+            if let Some(failure) = outcome.failures.first() {
+                return Err(not_woken(failure.error.to_string(), failure.error.hints()));
+            }
+        } else if machine.state != MachineState::Running {
+            return Err(ConnectError::Off(name));
+        }
+        Ok(machine.clone())
+    }
+
+    fn provider(&self, machine: &Machine) -> Result<&Arc<dyn Provider>, ConnectError> {
+        self.world.providers.get(&machine.account).ok_or_else(|| {
+            let why = "its account was not opened".into();
+            ConnectError::NotUsable { host: machine.mark.host.clone(), why, hints: Vec::new() }
+        })
+    }
+
+    /// What an apply of this plan installs on machines: helper version and bytes at most.
+    pub fn installs(&self, plan: &Plan) -> Option<usize> {
+        let graph = graph(plan);
+        let bootstraps = (0..graph.len())
+            .any(|number| matches!(graph.step(number).kind, StepKind::Bootstrap(_)));
+        let sizes = self.helpers.architectures().into_iter().filter_map(|architecture| {
+            self.helpers.program(&architecture).map(|program| program.len())
+        });
+        if bootstraps { sizes.max() } else { None }
+    }
+
+    fn state(&self) -> PathBuf {
+        let state = self.folder.ancestors().nth(2);
+        state.expect("the folder lies in the state folder").to_owned()
+    }
+
+    fn log(&self) -> std::sync::MutexGuard<'_, IntentLog> {
+        self.log.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
