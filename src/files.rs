@@ -98,7 +98,11 @@ pub fn read_bounded(path: &Path, most: u64) -> Result<Vec<u8>, FileError> {
 /// Replaces a file by a rename, keeping its permissions; it is never seen half-written. A link is
 /// followed. With `expected`, a file that holds anything else by now is left alone
 /// ([`FileError::Changed`]); `Some(None)` expects that there is no file.
-pub fn replace(path: &Path, bytes: &[u8], expected: Option<Option<&[u8]>>) -> Result<(), FileError> {
+pub fn replace(
+    path: &Path,
+    bytes: &[u8],
+    expected: Option<Option<&[u8]>>,
+) -> Result<(), FileError> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let temporary = folder.join(format!(".simstim-{}.tmp", std::process::id()));

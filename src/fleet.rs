@@ -168,14 +168,18 @@ impl Computer {
         for machine in log.history().machines.values() {
             let spec = catalog.iter().find(|spec| spec.kind == machine.account.as_str());
             if let (Some(spec), false) = (spec, accounts.contains_key(&machine.account)) {
-                let defaults = spec.account_keys.iter().filter_map(|key| {
-                    Some((key.name.to_owned(), key.default?.to_owned()))
-                });
-                accounts.insert(machine.account.clone(), Account {
-                    kind: spec.kind.into(),
-                    settings: defaults.collect(),
-                    abilities: spec.abilities.clone(),
-                });
+                let defaults = spec
+                    .account_keys
+                    .iter()
+                    .filter_map(|key| Some((key.name.to_owned(), key.default?.to_owned())));
+                accounts.insert(
+                    machine.account.clone(),
+                    Account {
+                        kind: spec.kind.into(),
+                        settings: defaults.collect(),
+                        abilities: spec.abilities.clone(),
+                    },
+                );
             }
         }
         accounts
@@ -213,8 +217,7 @@ impl Fleet {
     pub async fn observe(&self, config: &Config, policy: &Policy) -> Observed {
         let history = self.log().history().clone();
         let only = policy.only.as_ref();
-        let observed =
-            observe(config, &self.id, &self.path, &history, only, &self.world).await;
+        let observed = observe(config, &self.id, &self.path, &history, only, &self.world).await;
         self.remember(config, &observed);
         observed
     }
@@ -311,11 +314,8 @@ impl Fleet {
         }
         let Some(machine) = &entry.machine else { return Err(ConnectError::NoMachine(name)) };
         if entry.action.is_change() {
-            let not_woken = |why: String, hints| ConnectError::NotWoken {
-                host: name.clone(),
-                why,
-                hints,
-            };
+            let not_woken =
+                |why: String, hints| ConnectError::NotWoken { host: name.clone(), why, hints };
             let options = ApplyOptions::default();
             let outcome = self.apply(&plan, &options, events, stop).await;
             let outcome = outcome.map_err(|error| not_woken(error.to_string(), Vec::new()))?;

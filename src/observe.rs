@@ -56,19 +56,16 @@ pub async fn observe(
     let mut accounts = BTreeMap::new();
     for account in relevant(config, history, only) {
         let question = question(config, fleet, history, &account);
-        match world.providers.get(&account).cloned() {
-            Some(provider) => {
-                tasks.spawn(async move {
-                    let answer = tokio::time::timeout(ANSWER, provider.list(&question)).await;
-                    (account, answer)
-                });
-            }
-            None => {
-                let cause = format!("the file does not say how to reach account `{account}` any more");
-                let hints = vec![format!("add [provider.{account}] again")];
-                let unknown = Unknown { cause, hints, last_seen: None };
-                accounts.insert(account, AccountFact::Unknown(unknown));
-            }
+        if let Some(provider) = world.providers.get(&account).cloned() {
+            tasks.spawn(async move {
+                let answer = tokio::time::timeout(ANSWER, provider.list(&question)).await;
+                (account, answer)
+            });
+        } else {
+            let cause = format!("the file does not say how to reach account `{account}` any more");
+            let hints = vec![format!("add [provider.{account}] again")];
+            let unknown = Unknown { cause, hints, last_seen: None };
+            accounts.insert(account, AccountFact::Unknown(unknown));
         }
     }
     while let Some(joined) = tasks.join_next().await {
@@ -228,8 +225,7 @@ fn surveys(
     fleet: &FleetId,
     hosts: &BTreeSet<HostName>,
 ) -> Vec<(MachineSpec, Vec<HostName>)> {
-    let mut groups: BTreeMap<(AccountName, BTreeMap<String, String>), (MachineSpec, Vec<HostName>)> =
-        BTreeMap::new();
+    let mut groups = BTreeMap::<_, (MachineSpec, Vec<HostName>)>::new();
     for host in hosts.iter().filter_map(|name| config.host(name)) {
         let mut settings = host.machine.clone();
         settings.remove("name");

@@ -5,6 +5,7 @@
 //! it is not, a Linux computer links its own architecture against a static glibc. What cannot be
 //! built is left out: `SIMSTIM_HELPER_DIR` adds prebuilt helpers at run time.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,14 +36,17 @@ fn main() {
         let bytes = std::fs::read(&binary).expect("the helper was just built");
         let packed = out.join(format!("simstim-host-{}.deflate", recipe.architecture));
         std::fs::write(&packed, pack(&bytes)).expect("OUT_DIR is writable");
-        let digest: String =
-            Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        table.push_str(&format!(
-            "Embedded {{ architecture: {:?}, digest: {digest:?}, size: {}, packed: include_bytes!({:?}) }},\n",
+        let mut digest = String::new();
+        for byte in Sha256::digest(&bytes) {
+            write!(digest, "{byte:02x}").expect("a string takes text");
+        }
+        writeln!(
+            table,
+            "Embedded {{ architecture: {:?}, digest: {digest:?}, packed: include_bytes!({:?}) }},",
             recipe.architecture,
-            bytes.len(),
-            packed
-        ));
+            packed.display().to_string()
+        )
+        .expect("a string takes text");
     }
     table.push(']');
     std::fs::write(out.join("helpers.rs"), table).expect("OUT_DIR is writable");
@@ -52,7 +56,11 @@ fn recipe(architecture: &'static str) -> Option<Recipe> {
     let musl = format!("{architecture}-unknown-linux-musl");
     if sysroot().join("lib/rustlib").join(&musl).join("lib").is_dir() {
         let flags = ["-Clinker=rust-lld", "-Clinker-flavor=ld.lld", "-Ctarget-feature=+crt-static"];
-        return Some(Recipe { architecture, target: musl, flags: flags.map(String::from).to_vec() });
+        return Some(Recipe {
+            architecture,
+            target: musl,
+            flags: flags.map(String::from).to_vec(),
+        });
     }
     let gnu = format!("{architecture}-unknown-linux-gnu");
     (env("HOST") == gnu).then(|| Recipe {
@@ -73,7 +81,8 @@ fn build(root: &Path, target_dir: &Path, recipe: &Recipe) -> PathBuf {
     // The same bytes from any folder: paths of this computer stay out of the helper.
     let cargo_home = std::env::var("CARGO_HOME")
         .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
-    for (from, to) in [(Some(root.display().to_string()), "/simstim"), (cargo_home.ok(), "/cargo")] {
+    for (from, to) in [(Some(root.display().to_string()), "/simstim"), (cargo_home.ok(), "/cargo")]
+    {
         flags.extend(from.map(|from| format!("--remap-path-prefix={from}={to}")));
     }
     let status = Command::new(env("CARGO"))

@@ -97,8 +97,12 @@ impl Program {
                 limit: WINDOW,
                 ended: false,
             },
-            outputs: [(STDOUT, stdout), (STDERR, stderr)]
-                .map(|(stream, pipe)| Output { stream, pipe, sent: 0, limit: 0 }),
+            outputs: [(STDOUT, stdout), (STDERR, stderr)].map(|(stream, pipe)| Output {
+                stream,
+                pipe,
+                sent: 0,
+                limit: 0,
+            }),
             status: None,
             silent_since: None,
         })

@@ -21,10 +21,7 @@ pub const WINDOW: u64 = 1 << 20;
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Message {
     /// `None` is a message from a version that knows more than this one.
-    #[prost(
-        oneof = "Body",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
-    )]
+    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
     pub body: Option<Body>,
 }
 

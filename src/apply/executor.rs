@@ -8,9 +8,9 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::Shared;
 use super::event::{Event, Label};
 use super::step::{self, StepError};
-use super::Shared;
 use crate::files::Lock;
 use crate::history;
 use crate::model::{AccountName, HostName, Machine};
@@ -189,7 +189,9 @@ impl<'a> Executor<'a> {
                 self.context.tell(Event::Failed { label: label.clone(), error: text, hints });
                 self.outcome.failures.push(Failure { label, error });
                 let dependents: Vec<usize> = self.graph.unlocks(number).collect();
-                dependents.into_iter().for_each(|dependent| self.skip(dependent));
+                for dependent in dependents {
+                    self.skip(dependent);
+                }
             }
         }
     }
@@ -203,7 +205,9 @@ impl<'a> Executor<'a> {
         self.outcome.skipped += 1;
         self.context.tell(Event::Skipped { label: self.label(number) });
         let dependents: Vec<usize> = self.graph.unlocks(number).collect();
-        dependents.into_iter().for_each(|dependent| self.skip(dependent));
+        for dependent in dependents {
+            self.skip(dependent);
+        }
     }
 
     fn label(&self, number: usize) -> Label {
@@ -220,7 +224,9 @@ impl<'a> Executor<'a> {
     async fn finish(mut self, plan: &Plan) -> Outcome {
         let waiting: Vec<usize> =
             (0..self.graph.len()).filter(|n| self.states[*n] == State::Waiting).collect();
-        waiting.into_iter().for_each(|number| self.skip(number));
+        for number in waiting {
+            self.skip(number);
+        }
         // A stop that came after the last step stopped nothing.
         self.outcome.stopped &= self.outcome.skipped > 0;
         let unfinished: BTreeSet<usize> = (0..self.graph.len())
@@ -239,7 +245,9 @@ impl<'a> Executor<'a> {
         for entry in unfinished {
             let Some(machine) = self.made.get(entry) else { continue };
             let host = plan.hosts[*entry].host.clone();
-            let Some(provider) = self.context.world.providers.get(&machine.account) else { continue };
+            let Some(provider) = self.context.world.providers.get(&machine.account) else {
+                continue;
+            };
             self.context.tell(Event::Undoing { host: host.clone() });
             let result = match provider.destroy(machine).await {
                 Ok(()) => step::forget(self.context, machine).map_err(StepError::from),
@@ -254,12 +262,13 @@ impl<'a> Executor<'a> {
 
     /// Writes down which blocks were applied, and forgets machines that are gone.
     fn remember(&mut self, plan: &Plan, unfinished: &BTreeSet<usize>) {
-        let failed = |index: usize| {
-            unfinished.contains(&index) || plan.hosts[index].action.is_trouble()
-        };
-        let applied = plan.hosts.iter().enumerate().filter(|(index, entry)| {
-            !failed(*index) && entry.action != Action::Destroy
-        });
+        let failed =
+            |index: usize| unfinished.contains(&index) || plan.hosts[index].action.is_trouble();
+        let applied = plan
+            .hosts
+            .iter()
+            .enumerate()
+            .filter(|(index, entry)| !failed(*index) && entry.action != Action::Destroy);
         let mut events: Vec<history::Event> = applied
             .map(|(_, entry)| history::Event::Applied {
                 host: entry.host.clone(),

@@ -20,9 +20,7 @@ use super::{Context, Shared};
 use crate::files::FileError;
 use crate::helper_client::HelperError;
 use crate::history;
-use crate::model::{
-    Machine, MachineSpec, MachineState, Mark, Nonce, Question, SessionState, Size,
-};
+use crate::model::{Machine, MachineSpec, MachineState, Mark, Nonce, Question, SessionState, Size};
 use crate::plan::{SessionsFact, Step, StepKind};
 use crate::provider::{ErrorKind, Provider, ProviderError};
 
@@ -71,10 +69,9 @@ impl StepError {
         match self {
             Self::Provider(error) => error.hints.clone(),
             Self::Helper(error) => error.hints(),
-            Self::WorkBegan(_) | Self::Unreadable(_) => vec![
-                "simstim plan".into(),
-                "simstim apply --force    # ends work".into(),
-            ],
+            Self::WorkBegan(_) | Self::Unreadable(_) => {
+                vec!["simstim plan".into(), "simstim apply --force    # ends work".into()]
+            }
             Self::Uncertain(_) => vec!["simstim plan    # shows it, if it was made".into()],
             _ => Vec::new(),
         }
@@ -97,7 +94,10 @@ impl StepKind {
             // A large image over a slow line.
             Self::Image(_) => 35,
             Self::Bootstrap(_) => 4,
-            Self::Create(_) | Self::Start(_) | Self::Resize(..) | Self::Stop(_)
+            Self::Create(_)
+            | Self::Start(_)
+            | Self::Resize(..)
+            | Self::Stop(_)
             | Self::Destroy(_) => 5,
         };
         Duration::from_secs(60 * minutes)
@@ -140,8 +140,7 @@ async fn run_kind(
     match kind {
         StepKind::Preflight => provider.check().await?,
         StepKind::Image(spec) => {
-            let progress =
-                |text| context.tell(Event::Progress { label: label.clone(), text });
+            let progress = |text| context.tell(Event::Progress { label: label.clone(), text });
             provider.image(spec, &progress).await?;
         }
         StepKind::Create(spec) => return create(context, provider, spec).await.map(Some),
@@ -255,11 +254,7 @@ async fn look(
     Err(StepError::Uncertain(error))
 }
 
-async fn start(
-    provider: &dyn Provider,
-    machine: Machine,
-    fresh: bool,
-) -> Result<(), StepError> {
+async fn start(provider: &dyn Provider, machine: Machine, fresh: bool) -> Result<(), StepError> {
     let machine = if fresh { machine } else { again(provider, &machine).await? };
     match &machine.state {
         MachineState::Busy(what) => Err(StepError::NotAsPlanned(format!("it is {what}"))),
@@ -268,11 +263,7 @@ async fn start(
     }
 }
 
-async fn resize(
-    provider: &dyn Provider,
-    machine: &Machine,
-    size: &Size,
-) -> Result<(), StepError> {
+async fn resize(provider: &dyn Provider, machine: &Machine, size: &Size) -> Result<(), StepError> {
     again(provider, machine).await?;
     Ok(provider.resize(machine, size).await?)
 }
@@ -309,7 +300,8 @@ async fn guard(
         SessionsFact::NoHelper => Ok(Some(now)),
         SessionsFact::Unreadable(cause) => Err(StepError::Unreadable(cause)),
         SessionsFact::Read(sessions) => {
-            let busiest = sessions.iter().map(|session| session.state).min_by_key(|state| *state as u8);
+            let busiest =
+                sessions.iter().map(|session| session.state).min_by_key(|state| *state as u8);
             let (id, at) = (now.id.clone(), (context.clock)());
             context.record(history::Event::Sessions { id, busiest, at })?;
             let working = sessions.into_iter().filter(|s| s.state == SessionState::Working);

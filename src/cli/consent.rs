@@ -51,8 +51,7 @@ fn consent_to_losses(ui: &Ui, plan: &Plan, losses: usize) -> Result<(), CliError
         let error = CliError::usage(text);
         return Err(error.hint(format!("--destroy {losses}    # {}", names(plan))));
     }
-    let question =
-        format!("{disks} lost for good: {}. Type {losses} to agree: ", names(plan));
+    let question = format!("{disks} lost for good: {}. Type {losses} to agree: ", names(plan));
     if ui.ask(&question)? == losses.to_string() {
         Ok(())
     } else {

@@ -29,7 +29,7 @@ pub(crate) struct CliError {
     /// What to type.
     pub(crate) hints: Vec<String>,
     /// The file's problems with their places, instead of a line each.
-    pub(crate) problems: Option<(String, String, Problems)>,
+    pub(crate) problems: Option<Box<(String, String, Problems)>>,
 }
 
 impl CliError {
@@ -77,7 +77,7 @@ impl CliError {
             return;
         }
         let mut text = String::new();
-        if let Some((path, source, problems)) = &self.problems {
+        if let Some((path, source, problems)) = self.problems.as_deref() {
             text += &diagnostics::render(path, source, problems, ui.err);
         }
         let mut lines = self.lines.iter();
@@ -98,7 +98,7 @@ impl From<LoadError> for CliError {
     fn from(error: LoadError) -> Self {
         let mut shown = Self::chain(Kind::Usage, &error);
         if let LoadError::Bad { path, text, problems } = error {
-            shown.problems = Some((path.display().to_string(), text, problems));
+            shown.problems = Some(Box::new((path.display().to_string(), text, problems)));
         }
         shown
     }
@@ -106,9 +106,7 @@ impl From<LoadError> for CliError {
 
 impl From<LocateError> for CliError {
     fn from(error: LocateError) -> Self {
-        Self::chain(Kind::Usage, &error)
-            .hint("simstim init")
-            .hint("simstim --file FILE …")
+        Self::chain(Kind::Usage, &error).hint("simstim init").hint("simstim --file FILE …")
     }
 }
 
@@ -147,7 +145,9 @@ impl From<SavedPlanError> for CliError {
     fn from(error: SavedPlanError) -> Self {
         match error {
             SavedPlanError::File(error) => error.into(),
-            other => Self::chain(Kind::Failed, &other).hint("simstim plan --out FILE    # a new one"),
+            other => {
+                Self::chain(Kind::Failed, &other).hint("simstim plan --out FILE    # a new one")
+            }
         }
     }
 }

@@ -45,8 +45,9 @@ fn maker() -> String {
 /// Finds the file that is meant.
 pub(crate) fn locate(computer: &Computer, named: Option<&Path>) -> Result<Located, CliError> {
     let variable = std::env::var_os("SIMSTIM_HOSTS").map(PathBuf::from);
-    let here = std::env::current_dir()
-        .map_err(|error| CliError::failed(format!("this folder does not exist any more: {error}")))?;
+    let here = std::env::current_dir().map_err(|error| {
+        CliError::failed(format!("this folder does not exist any more: {error}"))
+    })?;
     Ok(config::locate(named, variable.as_deref(), &here, &computer.folders.config)?)
 }
 

@@ -80,9 +80,8 @@ impl<'c> Check<'c> {
         let defaults = reader.table("defaults").map(|at| self.defaults(at.value));
         let mut needs_trust = Vec::new();
         let accounts = reader.table("provider");
-        let mut accounts = accounts
-            .map(|at| self.accounts(at.value, &mut needs_trust))
-            .unwrap_or_default();
+        let mut accounts =
+            accounts.map(|at| self.accounts(at.value, &mut needs_trust)).unwrap_or_default();
         let hosts = reader.item("host").map(|at| self.hosts(&at)).unwrap_or_default();
         reader.finish(|key| {
             (key == "hosts").then(|| "did you mean `[[host]]`, once for each host?".into())
@@ -142,19 +141,16 @@ impl<'c> Check<'c> {
             return Some(At { value: SizeWish { size, spans }, span });
         }
         let word: At<String> = outer.parse("size", at)?;
-        match Preset::WORDS.into_iter().find(|(name, _)| *name == word.value) {
-            Some((_, preset)) => {
-                Some(At { value: SizeWish { size: preset.size(), spans: Vec::new() }, span })
-            }
-            None => {
-                let names = Preset::WORDS.map(|(name, _)| name);
-                let help = format!(
-                    "{}; or a table: {{ cpus = 2, memory = \"4GiB\" }}",
-                    suggest(&word.value, &names)
-                );
-                self.error_help(span, format!("`{}` is no size", word.value), help);
-                None
-            }
+        if let Some((_, preset)) = Preset::WORDS.into_iter().find(|(name, _)| *name == word.value) {
+            Some(At { value: SizeWish { size: preset.size(), spans: Vec::new() }, span })
+        } else {
+            let names = Preset::WORDS.map(|(name, _)| name);
+            let help = format!(
+                "{}; or a table: {{ cpus = 2, memory = \"4GiB\" }}",
+                suggest(&word.value, &names)
+            );
+            self.error_help(span, format!("`{}` is no size", word.value), help);
+            None
         }
     }
 
@@ -253,7 +249,10 @@ impl<'c> Check<'c> {
         for spec in specs {
             let Some(at) = reader.take::<String>(spec.name) else { continue };
             if at.value.is_empty() || at.value.contains(char::is_control) {
-                self.error(at.span, format!("`{}` is a text without control characters", spec.name));
+                self.error(
+                    at.span,
+                    format!("`{}` is a text without control characters", spec.name),
+                );
             } else if !spec.values.is_empty() && !spec.values.contains(&at.value.as_str()) {
                 let message = format!("`{}` is no value of `{}`", at.value, spec.name);
                 self.error_help(at.span, message, suggest(&at.value, spec.values));
@@ -273,19 +272,18 @@ impl<'c> Check<'c> {
     }
 
     fn hosts<'d>(&self, at: &At<&'d Item>) -> Vec<(&'d dyn TableLike, Range<usize>)> {
-        match at.value {
-            Item::ArrayOfTables(tables) => tables
+        if let Item::ArrayOfTables(tables) = at.value {
+            tables
                 .iter()
                 .map(|table| (table as &dyn TableLike, table.span().unwrap_or_default()))
-                .collect(),
-            _ => {
-                self.error_help(
-                    at.span.clone(),
-                    "hosts are written as `[[host]]`, once for each",
-                    "write `[[host]]` with two brackets",
-                );
-                Vec::new()
-            }
+                .collect()
+        } else {
+            self.error_help(
+                at.span.clone(),
+                "hosts are written as `[[host]]`, once for each",
+                "write `[[host]]` with two brackets",
+            );
+            Vec::new()
         }
     }
 
@@ -307,7 +305,7 @@ impl<'c> Check<'c> {
             if table.get("name").is_none() {
                 self.error_help(span.clone(), "a host needs a name", "add `name = \"dev\"`");
             }
-            let host = self.host(span, defaults, own, machine, accounts);
+            let host = self.host(span, defaults, &own, machine, accounts);
             let (Some(name), Some(mut host)) = (name, host) else { continue };
             for at in std::iter::once(&name).chain(&was) {
                 if !taken.insert(at.value.clone()) {
@@ -325,7 +323,7 @@ impl<'c> Check<'c> {
         &self,
         span: Range<usize>,
         defaults: &Wishes,
-        own: Wishes,
+        own: &Wishes,
         machine: Option<At<&dyn TableLike>>,
         accounts: &mut BTreeMap<AccountName, Account>,
     ) -> Option<Host> {
@@ -336,8 +334,8 @@ impl<'c> Check<'c> {
         };
         let account = provider.value.clone();
         let spec = self.account_kind(provider, accounts)?;
-        self.unsupported(spec, &own);
-        self.power_or_idle(&own);
+        self.unsupported(spec, own);
+        self.power_or_idle(own);
         let written = machine.map(|at| self.machine(spec, at.value)).unwrap_or_default();
         let machine_own = written.keys().cloned().collect();
         let fixed = spec.machine_keys.iter().filter(|key| key.replaces);
@@ -358,10 +356,13 @@ impl<'c> Check<'c> {
             name: HostName::new("unnamed").expect("a valid name"),
             account,
             kind: spec.kind.into(),
-            size: wanted_size(spec, &own, defaults),
+            size: wanted_size(spec, own, defaults),
             size_is_own: own.size.is_some(),
-            idle_stop: wanted_idle_stop(spec, power, &own, defaults),
-            busy_lease: own.busy_lease.as_ref().or(defaults.busy_lease.as_ref())
+            idle_stop: wanted_idle_stop(spec, power, own, defaults),
+            busy_lease: own
+                .busy_lease
+                .as_ref()
+                .or(defaults.busy_lease.as_ref())
                 .map_or(DEFAULT_BUSY_LEASE, |at| at.value),
             power,
             protect: protect.is_some_and(|at| at.value),
@@ -409,12 +410,12 @@ impl<'c> Check<'c> {
                 "memory" => abilities.memory,
                 _ => abilities.disk,
             };
-            if !(abilities.cpus || abilities.memory || abilities.disk) {
-                refuse(&size.span, "size", "they use what this computer has");
-            } else {
+            if abilities.cpus || abilities.memory || abilities.disk {
                 for (key, span) in size.value.spans.iter().filter(|(key, _)| !able(key)) {
                     refuse(span, key, "its provider sets no such bound");
                 }
+            } else {
+                refuse(&size.span, "size", "they use what this computer has");
             }
         }
         let idles = abilities.idle_stop != IdleStopBy::Nobody;
@@ -454,7 +455,8 @@ impl<'c> Check<'c> {
 }
 
 fn wanted_size(spec: &KindSpec, own: &Wishes, defaults: &Wishes) -> Size {
-    let written = |wishes: &Wishes| wishes.size.as_ref().map(|at| at.value.size).unwrap_or_default();
+    let written =
+        |wishes: &Wishes| wishes.size.as_ref().map(|at| at.value.size).unwrap_or_default();
     let size = written(own).or(written(defaults)).or(Preset::Medium.size());
     let able = &spec.abilities;
     Size {
@@ -476,6 +478,7 @@ fn with_defaults(
     written: BTreeMap<String, At<String>>,
     specs: &'static [KeySpec],
 ) -> BTreeMap<String, String> {
-    let defaults = specs.iter().filter_map(|spec| Some((spec.name.to_owned(), spec.default?.into())));
+    let defaults =
+        specs.iter().filter_map(|spec| Some((spec.name.to_owned(), spec.default?.into())));
     defaults.chain(written.into_iter().map(|(key, at)| (key, at.value))).collect()
 }

@@ -312,7 +312,8 @@ provider = \"local\"
 
     #[test]
     fn removing_the_last_host_leaves_no_blank_tail() {
-        let text = "[[host]]\nname = \"a\"\n\n[[host]]\nname = \"b\"\n[host.machine]\nimage = \"x\"\n";
+        let text =
+            "[[host]]\nname = \"a\"\n\n[[host]]\nname = \"b\"\n[host.machine]\nimage = \"x\"\n";
         assert_eq!(edited(text, |e| e.remove_host(&name("b"))), "[[host]]\nname = \"a\"\n");
         let only = "fleet = \"f\"\n\n[[host]]\nname = \"a\"\n";
         assert_eq!(edited(only, |e| e.remove_host(&name("a"))), "fleet = \"f\"\n");
@@ -345,8 +346,10 @@ provider = \"local\"
             ("# of a\n[[host]]\n", "fleet = \"f\"\n\n# of a\n[[host]]\n"),
             ("#:schema x\n[[host]]\n", "#:schema x\nfleet = \"f\"\n\n[[host]]\n"),
             ("# head\n\n[[host]]\n", "# head\n\nfleet = \"f\"\n\n[[host]]\n"),
-            ("\u{feff}# head\r\n\r\n[[host]]\r\n",
-             "\u{feff}# head\r\n\r\nfleet = \"f\"\r\n\r\n[[host]]\r\n"),
+            (
+                "\u{feff}# head\r\n\r\n[[host]]\r\n",
+                "\u{feff}# head\r\n\r\nfleet = \"f\"\r\n\r\n[[host]]\r\n",
+            ),
         ];
         for (text, expected) in cases {
             assert_eq!(edited(text, |edit| edit.set_fleet(&fleet)), expected);

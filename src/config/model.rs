@@ -7,7 +7,9 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::{Problem, TrustNeed};
-use crate::model::{Abilities, AccountName, FleetId, HostName, IdleStop, MachineSpec, Power, Size, Span};
+use crate::model::{
+    Abilities, AccountName, FleetId, HostName, IdleStop, MachineSpec, Power, Size, Span,
+};
 
 /// The lease while a session works, where nobody says otherwise.
 pub const DEFAULT_BUSY_LEASE: Span = Span(Duration::from_secs(3600));

@@ -68,10 +68,7 @@ impl Problems {
 }
 
 /// The nearest of `words`, if it is near enough to be meant.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    words: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     words
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))

@@ -66,11 +66,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    pub(super) fn parse<T: DeserializeOwned>(
-        &self,
-        key: &str,
-        at: At<&'a Item>,
-    ) -> Option<At<T>> {
+    pub(super) fn parse<T: DeserializeOwned>(&self, key: &str, at: At<&'a Item>) -> Option<At<T>> {
         let Some(value) = at.value.as_value() else {
             let message = format!("`{key}` is a value, not {}", kind_of(at.value));
             self.problems.borrow_mut().error(at.span, message);

@@ -139,7 +139,8 @@ fn machine_rule(spec: &KindSpec) -> Value {
 }
 
 fn keys(specs: &[KeySpec], doc: &str) -> Value {
-    let properties: Map<String, Value> = specs.iter().map(|spec| (spec.name.into(), key(spec))).collect();
+    let properties: Map<String, Value> =
+        specs.iter().map(|spec| (spec.name.into(), key(spec))).collect();
     json!({
         "description": doc,
         "type": "object",

@@ -17,7 +17,9 @@
 
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
+};
 
 use super::{HelperError, Helpers};
 use crate::model::{Architecture, Mark, hex};
@@ -84,7 +86,8 @@ pub async fn bootstrap(
     random.map_err(|error| HelperError::Install(format!("no randomness here: {error}")))?;
     let marker = format!("simstim-{}", hex(&bytes));
     let mut exec = transport.start(&Command::new(["sh"])).await?;
-    let mut talk = Talk { marker: marker.clone(), stdout: BufReader::new(exec.stdout), noise: Vec::new() };
+    let mut talk =
+        Talk { marker: marker.clone(), stdout: BufReader::new(exec.stdout), noise: Vec::new() };
     let mut stderr = exec.stderr;
     let conversation = async {
         let script = SCRIPT.replace("@MARK@", &marker);
@@ -99,8 +102,8 @@ pub async fn bootstrap(
             .ok_or_else(|| HelperError::NoHelper(architecture.clone()))?;
         let Mark { fleet, host, nonce, .. } = mark;
         let answer = format!("{digest} {fleet} {host} {nonce}\n");
-        stdin.write_all(answer.as_bytes()).await.map_err(lost)?;
-        stdin.flush().await.map_err(lost)?;
+        stdin.write_all(answer.as_bytes()).await.map_err(|error| lost(&error))?;
+        stdin.flush().await.map_err(|error| lost(&error))?;
         let word = talk.line(PROBE).await?;
         if word == "have" {
             return Ok(Installed { architecture, sent: 0 });
@@ -141,7 +144,7 @@ pub async fn bootstrap(
     }
 }
 
-fn lost(error: std::io::Error) -> HelperError {
+fn lost(error: &std::io::Error) -> HelperError {
     HelperError::Lost(error.to_string())
 }
 

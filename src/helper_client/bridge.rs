@@ -44,7 +44,7 @@ pub struct Bridge {
     /// What the machine said of itself.
     pub hello: Hello,
     stderr: Box<dyn AsyncRead + Send + Unpin>,
-    _end: End,
+    end: End,
 }
 
 /// Reads frames. [`FrameReader::next`] is cancel safe.
@@ -121,7 +121,7 @@ pub async fn connect(
         writer: FrameWriter { stdin: exec.stdin, encoder: Encoder::default(), buffer: Vec::new() },
         hello: Hello::default(),
         stderr: exec.stderr,
-        _end: Box::pin(std::future::pending()),
+        end: Box::pin(std::future::pending()),
     };
     let mut end = exec.end;
     let hello = bridge.reader.hello(&marker);
@@ -133,7 +133,7 @@ pub async fn connect(
             return Err(HelperError::NotReached { said });
         }
     };
-    bridge._end = end;
+    bridge.end = end;
     check(&hello, mark, purpose)?;
     let protocol = schema::agree(hello.protocol_min, hello.protocol_max)
         .ok_or_else(|| HelperError::Protocol(hello.version.chars().take(40).collect()))?;
@@ -187,8 +187,12 @@ impl FrameReader {
 async fn not_reached(bridge: &mut Bridge, end: &mut End, noise: &[u8]) -> HelperError {
     let code = tokio::time::timeout(Duration::from_secs(1), end).await;
     let said = super::bootstrap::said(&mut *bridge.stderr).await;
-    let noise: String =
-        String::from_utf8_lossy(noise).trim().chars().filter(|c| !c.is_control()).take(300).collect();
+    let noise: String = String::from_utf8_lossy(noise)
+        .trim()
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(300)
+        .collect();
     if let Ok(Ok(Some(127))) = code
         && noise.is_empty()
         && said.is_empty()

@@ -17,7 +17,6 @@ const MOST_BYTES: u64 = 16 << 20;
 struct Embedded {
     architecture: &'static str,
     digest: &'static str,
-    size: usize,
     packed: &'static [u8],
 }
 
@@ -93,7 +92,7 @@ impl Helpers {
             Image::Read(bytes) => Some(Cow::Borrowed(bytes)),
             Image::Embedded(number) => {
                 let helper = &EMBEDDED[*number];
-                let mut bytes = Vec::with_capacity(helper.size);
+                let mut bytes = Vec::new();
                 let mut decoder = flate2::read::DeflateDecoder::new(helper.packed);
                 decoder.read_to_end(&mut bytes).expect("the build packed it");
                 Some(Cow::Owned(bytes))

@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::bridge::{Bridge, FrameWriter};
 use super::HelperError;
+use super::bridge::{Bridge, FrameWriter};
 
 /// How often the helper hears that this side lives; it leaves after six missed ones.
 const PING: Duration = Duration::from_secs(5);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AccountName, Architecture, FleetId, HostName, MachineId, NameError, Nonce, Size};
 use super::Timestamp;
+use super::{AccountName, Architecture, FleetId, HostName, MachineId, NameError, Nonce, Size};
 
 /// The labels written once, at birth. Every value is made of `[A-Za-z0-9._-]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -456,11 +456,13 @@ impl HostPlan {
                 vec![format!("[host.machine]  name = \"another-name\"    # in the block of {host}")]
             }
             Reason::OtherIdentity { .. } => {
-                vec![format!("simstim plan {host} --here    # if it is meant to be here from now on")]
+                vec![format!(
+                    "simstim plan {host} --here    # if it is meant to be here from now on"
+                )]
             }
-            Reason::Working { .. }
-            | Reason::Unreadable { .. }
-            | Reason::PausedUnread { .. } => vec!["--force    # ends work".into()],
+            Reason::Working { .. } | Reason::Unreadable { .. } | Reason::PausedUnread { .. } => {
+                vec!["--force    # ends work".into()]
+            }
             Reason::Protected { at_birth: true, .. } => {
                 vec![format!("simstim host destroy {host} --unprotect")]
             }
@@ -468,7 +470,9 @@ impl HostPlan {
                 vec![format!("remove `protect` from the block of {host}")]
             }
             Reason::Broken { .. } => vec![format!("simstim host destroy {host} && simstim apply")],
-            Reason::Busy { .. } | Reason::Unsure { .. } => vec!["simstim plan    # again, in a moment".into()],
+            Reason::Busy { .. } | Reason::Unsure { .. } => {
+                vec!["simstim plan    # again, in a moment".into()]
+            }
             _ => Vec::new(),
         }
     }

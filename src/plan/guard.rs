@@ -16,7 +16,8 @@ impl Planner<'_> {
     pub(super) fn guard(&self, machine: &Machine, wanted: Action) -> Result<Passed, Reason> {
         let impact = self.impact(machine, wanted);
         let passed = |notes| Ok(Passed { impact, notes });
-        let unread = |reason| if self.policy.force { passed(vec![Note::EndsUnread]) } else { Err(reason) };
+        let unread =
+            |reason| if self.policy.force { passed(vec![Note::EndsUnread]) } else { Err(reason) };
         match machine.state {
             MachineState::Created | MachineState::Stopped | MachineState::Broken(_) => {
                 passed(Vec::new())

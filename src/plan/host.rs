@@ -10,8 +10,7 @@ use super::{
 use crate::config::Host;
 use crate::history::Remembered;
 use crate::model::{
-    Abilities, IdleStop, IdleStopBy, Listing, Machine, MachineId, MachineState, Power,
-    Resize, Size,
+    Abilities, IdleStop, IdleStopBy, Listing, Machine, MachineId, MachineState, Power, Resize, Size,
 };
 
 /// What becomes of a host, before it is written down as a [`HostPlan`].
@@ -48,7 +47,7 @@ impl<'a> Planner<'a> {
             }
         };
         let verdict = match (self.known(host), used) {
-            (Err(verdict), _) => verdict,
+            (Err(verdict), _) => *verdict,
             (Ok(listing), None) => self.missing(host, listing),
             (Ok(_), Some(machine)) => self.existing(host, machine),
         };
@@ -80,9 +79,7 @@ impl<'a> Planner<'a> {
         used.copied()
             .or_else(|| only(machines.iter().filter(ran).collect()))
             .or_else(|| only(machines.iter().filter(remembered).collect()))
-            .or_else(|| {
-                only(machines.iter().filter(|m| Some(m.mark.made_at) == first).collect())
-            })
+            .or_else(|| only(machines.iter().filter(|m| Some(m.mark.made_at) == first).collect()))
             .map(Some)
             .ok_or_else(|| Reason::Ambiguous {
                 ids: machines.iter().map(|machine| machine.id.clone()).collect(),
@@ -90,15 +87,18 @@ impl<'a> Planner<'a> {
     }
 
     /// The answer of the host's account, if nothing about the host is uncertain.
-    fn known(&self, host: &Host) -> Result<&'a Listing, Verdict> {
+    fn known(&self, host: &Host) -> Result<&'a Listing, Box<Verdict>> {
         let listing = match self.observed.accounts.get(&host.account) {
             Some(AccountFact::Seen(listing)) => listing,
             Some(AccountFact::Unknown(unknown)) => {
-                return Err(Verdict::plain(Action::Unknown, Reason::NoAnswer(unknown.clone())));
+                return Err(Box::new(Verdict::plain(
+                    Action::Unknown,
+                    Reason::NoAnswer(unknown.clone()),
+                )));
             }
             None => {
                 let unknown = Unknown { cause: "it was not asked".into(), ..Unknown::default() };
-                return Err(Verdict::plain(Action::Unknown, Reason::NoAnswer(unknown)));
+                return Err(Box::new(Verdict::plain(Action::Unknown, Reason::NoAnswer(unknown))));
             }
         };
         let seen: BTreeSet<&MachineId> =
@@ -107,16 +107,22 @@ impl<'a> Planner<'a> {
             if remembered.account != host.account {
                 if self.listing(&remembered.account).is_none() {
                     let account = remembered.account.clone();
-                    return Err(Verdict::plain(Action::Unknown, Reason::Elsewhere { account }));
+                    return Err(Box::new(Verdict::plain(
+                        Action::Unknown,
+                        Reason::Elsewhere { account },
+                    )));
                 }
             } else if remembered.identity != listing.identity {
                 if !seen.contains(id) && !self.policy.here {
                     let (was, now) = (remembered.identity.clone(), listing.identity.clone());
                     let reason = Reason::OtherIdentity { was, now };
-                    return Err(Verdict::plain(Action::Blocked, reason));
+                    return Err(Box::new(Verdict::plain(Action::Blocked, reason)));
                 }
             } else if !seen.contains(id) && !listing.gone.contains(id) {
-                return Err(Verdict::plain(Action::Unknown, Reason::Unsure { id: id.clone() }));
+                return Err(Box::new(Verdict::plain(
+                    Action::Unknown,
+                    Reason::Unsure { id: id.clone() },
+                )));
             }
         }
         Ok(listing)
@@ -134,9 +140,9 @@ impl<'a> Planner<'a> {
         if host.power == Power::Off {
             return Verdict::plain(Action::None, Reason::OffNotMade);
         }
-        let lost = self.remembered(host).find(|(id, machine)| {
-            machine.account == host.account && listing.gone.contains(*id)
-        });
+        let lost = self
+            .remembered(host)
+            .find(|(id, machine)| machine.account == host.account && listing.gone.contains(*id));
         let reason = match lost {
             Some((id, machine)) => Reason::Lost { id: id.clone(), seen: machine.at },
             None => Reason::NotMade,
@@ -146,7 +152,7 @@ impl<'a> Planner<'a> {
             Err(reason) => return Verdict::plain(Action::Blocked, reason),
         };
         let mut verdict = Verdict::plain(Action::Create, reason);
-        verdict.settings = self.all_settings(host);
+        verdict.settings = Self::all_settings(host);
         verdict.notes = notes;
         verdict.steps = self.making(host);
         verdict
@@ -194,7 +200,7 @@ impl<'a> Planner<'a> {
         steps
     }
 
-    fn all_settings(&self, host: &Host) -> Vec<Setting> {
+    fn all_settings(host: &Host) -> Vec<Setting> {
         let mut settings = size_settings(&Size::default(), &host.size);
         let fixed = host.machine.iter().filter(|(key, _)| host.machine_fixed.contains(*key));
         settings.extend(fixed.map(|(key, value)| Setting {

@@ -1,7 +1,7 @@
 //! Machines of the fleet that no block of the file explains, or that a host has too many.
 
 use super::host::stopped_by;
-use super::{Action, HostPlan, Impact, Planner, PlannedStep, Reason, StoppedBy, Stray};
+use super::{Action, HostPlan, Impact, PlannedStep, Planner, Reason, StoppedBy, Stray};
 use crate::model::{HostName, IdleStop, Machine, MachineState};
 
 impl<'a> Planner<'a> {
@@ -66,9 +66,7 @@ impl<'a> Planner<'a> {
             None => self.guard(machine, wanted),
         };
         let (action, reason, impact, notes, steps) = match passed {
-            Ok(passed) => {
-                (wanted, reason, passed.impact, passed.notes, vec![PlannedStep::Destroy])
-            }
+            Ok(passed) => (wanted, reason, passed.impact, passed.notes, vec![PlannedStep::Destroy]),
             Err(reason) => (Action::Blocked, reason, Impact::None, Vec::new(), Vec::new()),
         };
         let runs = machine.state == MachineState::Running && steps.is_empty();

@@ -87,9 +87,10 @@ impl SavedPlan {
             return Err(SavedPlanError::Config(self.plan.file.display().to_string()));
         }
         for old in &self.plan.hosts {
-            let same = now.hosts.iter().find(|new| {
-                new.host == old.host && id(new) == id(old) && new.action == old.action
-            });
+            let same = now
+                .hosts
+                .iter()
+                .find(|new| new.host == old.host && id(new) == id(old) && new.action == old.action);
             let same = same.or_else(|| now.hosts.iter().find(|new| new.host == old.host));
             let Some(new) = same else {
                 return Err(SavedPlanError::Other(old.host.to_string()));

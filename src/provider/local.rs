@@ -73,7 +73,9 @@ fn io_error(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> ProviderError
     let text = format!("cannot {doing} {}", path.display());
     move |error| {
         let kind = match error.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => ErrorKind::Denied,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                ErrorKind::Denied
+            }
             _ => ErrorKind::NotNow,
         };
         ProviderError::new(kind, text).detail(error.to_string())
@@ -328,7 +330,8 @@ impl Provider for Local {
 
     fn transport(&self, machine: &Machine) -> Arc<dyn Transport> {
         let home = self.folder(machine).join("home");
-        let passed = PASSED_ON.iter().filter_map(|name| Some(((*name).into(), std::env::var_os(name)?)));
+        let passed =
+            PASSED_ON.iter().filter_map(|name| Some(((*name).into(), std::env::var_os(name)?)));
         let mut env: Vec<(String, OsString)> = passed.collect();
         env.push(("HOME".into(), home.clone().into()));
         env.push((OWNER.into(), machine.mark.nonce.as_str().into()));

@@ -61,8 +61,9 @@ fn what(words: &[String]) -> Result<(Vec<HostName>, Option<SavedPlan>), CliError
         return Ok((Vec::new(), Some(SavedPlan::read(Path::new(word))?)));
     }
     let names = words.iter().map(|word| {
-        HostName::new(word.as_str())
-            .map_err(|error| CliError::usage(format!("`{word}` is neither a host nor a plan: {error}")))
+        HostName::new(word.as_str()).map_err(|error| {
+            CliError::usage(format!("`{word}` is neither a host nor a plan: {error}"))
+        })
     });
     Ok((names.collect::<Result<_, _>>()?, None))
 }
@@ -136,7 +137,8 @@ pub(super) struct Signals([Signal; 3]);
 impl Signals {
     pub(super) fn new() -> Result<Self, CliError> {
         let listen = |kind| {
-            signal(kind).map_err(|error| CliError::failed(format!("cannot listen for Ctrl-C: {error}")))
+            signal(kind)
+                .map_err(|error| CliError::failed(format!("cannot listen for Ctrl-C: {error}")))
         };
         Ok(Self([
             listen(SignalKind::interrupt())?,
@@ -172,10 +174,5 @@ fn report(ui: &Ui, plan: &Plan, outcome: &Outcome, json: bool) -> ExitCode {
     } else {
         ui.say(&render::progress::summary(plan, outcome, ui.err));
     }
-    if outcome.is_success() && !plan.has_trouble() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if outcome.is_success() && !plan.has_trouble() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
-

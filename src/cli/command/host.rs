@@ -149,9 +149,8 @@ fn open_or_new(ui: &Ui, named: Option<&Path>) -> Result<Open, CliError> {
         Ok(_) => return open(ui, named),
         Err(_) => named.map_or_else(|| PathBuf::from(FILE_NAME), Path::to_owned),
     };
-    let config = config::read("", &computer.kinds.catalog()).unwrap_or_else(|_| {
-        unreachable!("an empty file has nothing wrong")
-    });
+    let config = config::read("", &computer.kinds.catalog())
+        .unwrap_or_else(|_| unreachable!("an empty file has nothing wrong"));
     Ok(Open { computer, file: File { path, text: String::new(), config }, own: false })
 }
 
@@ -196,11 +195,11 @@ async fn finish(
         ));
     }
     consent(ui, plan, Given { yes: run.yes, destroy: None, named: true })?;
-    let _lock = open.computer.lock_edit(&open.file.path).await?;
+    let lock = open.computer.lock_edit(&open.file.path).await?;
     edit.write(&open.file.path)?;
     let changed = format!("{}: {}\n", open.file.path.display(), describe(plan, edit, &open.file));
     ui.say(&changed);
-    drop(_lock);
+    drop(lock);
     carry_out(ui, fleet, plan, &options(force), run.json).await
 }
 

@@ -12,10 +12,7 @@ use crate::model::FleetId;
 
 pub(crate) fn run(ui: &Ui, named: Option<&Path>) -> Result<ExitCode, CliError> {
     let path = named.map_or_else(|| PathBuf::from(FILE_NAME), Path::to_owned);
-    let text = match path.exists() {
-        true => Some(read(&path)?),
-        false => None,
-    };
+    let text = if path.exists() { Some(read(&path)?) } else { None };
     let fleet = FleetId::from_random(random());
     let mut edit = Edit::new(text.as_deref());
     match edit.set_fleet(&fleet) {

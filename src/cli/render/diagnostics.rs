@@ -16,13 +16,12 @@ pub(crate) fn render(path: &str, source: &str, problems: &Problems, paper: Paper
 fn one(path: &str, source: &str, problem: &Problem, renderer: &Renderer) -> String {
     let level = if problem.warning { Level::WARNING } else { Level::ERROR };
     let span = visible(source, problem.span.clone());
-    let snippet =
-        Snippet::source(source).path(path).annotation(AnnotationKind::Primary.span(span));
+    let snippet = Snippet::source(source).path(path).annotation(AnnotationKind::Primary.span(span));
     let mut group = Group::with_title(level.primary_title(&*problem.message)).element(snippet);
     if let Some(help) = &problem.help {
         group = group.element(Level::HELP.message(&**help));
     }
-    renderer.render(&[group]).to_string()
+    renderer.render(&[group]).clone()
 }
 
 /// A span on the borders of characters, inside the text, and on one line.

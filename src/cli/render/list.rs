@@ -41,22 +41,21 @@ pub(crate) fn table(config: &Config, plan: &Plan, paper: Paper) -> String {
     if rows.is_empty() {
         return "no hosts; begin with: simstim host create local dev\n".into();
     }
-    let cells: Vec<[String; 6]> = std::iter::once(
-        ["NAME", "PROVIDER", "STATE", "IDLE STOP", "SIZE", ""].map(String::from),
-    )
-    .chain(rows.iter().map(|(host, entry)| {
-        let size = entry.machine.as_ref().map(|machine| machine.size).unwrap_or_default();
-        let size = size.or(host.size);
-        [
-            host.name.to_string(),
-            host.account.to_string(),
-            state(entry).into(),
-            host.idle_stop.to_string(),
-            if size.is_empty() { "-".into() } else { size.to_string() },
-            remark(entry),
-        ]
-    }))
-    .collect();
+    let cells: Vec<[String; 6]> =
+        std::iter::once(["NAME", "PROVIDER", "STATE", "IDLE STOP", "SIZE", ""].map(String::from))
+            .chain(rows.iter().map(|(host, entry)| {
+                let size = entry.machine.as_ref().map(|machine| machine.size).unwrap_or_default();
+                let size = size.or(host.size);
+                [
+                    host.name.to_string(),
+                    host.account.to_string(),
+                    state(entry).into(),
+                    host.idle_stop.to_string(),
+                    if size.is_empty() { "-".into() } else { size.to_string() },
+                    remark(entry),
+                ]
+            }))
+            .collect();
     let widths: Vec<usize> = (0..6)
         .map(|column| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();
@@ -125,10 +124,14 @@ pub(crate) fn show(host: &Host, entry: &HostPlan, paper: Paper) -> String {
         }
     };
     line("host", paper.paint(Tone::Strong, &host.name));
-    line("provider", match host.kind == host.account.as_str() {
-        true => host.kind.clone(),
-        false => format!("{} ({})", host.account, host.kind),
-    });
+    line(
+        "provider",
+        if host.kind == host.account.as_str() {
+            host.kind.clone()
+        } else {
+            format!("{} ({})", host.account, host.kind)
+        },
+    );
     line("state", format!("{}: {}", state(entry), entry.reason));
     line("size", host.size.to_string());
     line("idle stop", host.idle_stop.to_string());

@@ -15,8 +15,10 @@ const INDENT: usize = 6;
 pub(crate) fn render(plan: &Plan, path: &Path, paper: Paper) -> String {
     let view = View { paper };
     let mut text = String::new();
-    let (changes, stays): (Vec<_>, Vec<_>) =
-        plan.hosts.iter().partition(|entry| entry.action != Action::None || !entry.notes.is_empty());
+    let (changes, stays): (Vec<_>, Vec<_>) = plan
+        .hosts
+        .iter()
+        .partition(|entry| entry.action != Action::None || !entry.notes.is_empty());
     let names = changes.iter().map(|entry| entry.host.as_str().len()).max().unwrap_or(0);
     for entry in changes.iter().filter(|entry| entry.action != Action::None) {
         text += &view.entry(entry, names);

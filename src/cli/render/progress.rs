@@ -60,7 +60,8 @@ impl<'a> Progress<'a> {
                     bar.set_message(format!("{}: {text}", name(label)));
                 }
             }
-            Event::Finished { label, .. } | Event::Failed { label, .. }
+            Event::Finished { label, .. }
+            | Event::Failed { label, .. }
             | Event::Skipped { label } => {
                 if let Some(bar) = self.running.remove(&label.step) {
                     bar.finish_and_clear();

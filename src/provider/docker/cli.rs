@@ -65,7 +65,8 @@ impl Cli {
         let bytes = path.and_then(|path| crate::files::read_bounded(&path, 1 << 20).ok());
         let config: Option<serde_json::Value> =
             bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let current = config.and_then(|config| Some(config.get("currentContext")?.as_str()?.into()));
+        let current =
+            config.and_then(|config| Some(config.get("currentContext")?.as_str()?.into()));
         current.filter(|context: &String| !context.is_empty()).unwrap_or_else(default)
     }
 
@@ -92,10 +93,11 @@ impl Cli {
         program: &Program,
         deadline: Duration,
     ) -> Result<Ended, ProviderError> {
-        program.run(deadline).await.map_err(|error| match error {
-            ProgramError::NotFound(_) => ProviderError::new(ErrorKind::Denied, error.to_string())
-                .hint(format!("install {} and start its engine", self.name)),
-            _ => {
+        program.run(deadline).await.map_err(|error| {
+            if let ProgramError::NotFound(_) = error {
+                ProviderError::new(ErrorKind::Denied, error.to_string())
+                    .hint(format!("install {} and start its engine", self.name))
+            } else {
                 let source = std::error::Error::source(&error).map(ToString::to_string);
                 ProviderError::new(ErrorKind::NotNow, error.to_string())
                     .detail(source.unwrap_or_default())
@@ -201,12 +203,20 @@ mod tests {
             cli.failure("look", &ended).kind
         };
         let cases = [
-            ("Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?",
-             ErrorKind::NotNow),
-            ("permission denied while trying to connect to the Docker daemon socket", ErrorKind::Denied),
+            (
+                "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?",
+                ErrorKind::NotNow,
+            ),
+            (
+                "permission denied while trying to connect to the Docker daemon socket",
+                ErrorKind::Denied,
+            ),
             ("context \"x\": context not found", ErrorKind::Denied),
             ("Error: No such container: x", ErrorKind::Gone),
-            ("Conflict. The container name \"/x\" is already in use by container \"y\"", ErrorKind::Taken),
+            (
+                "Conflict. The container name \"/x\" is already in use by container \"y\"",
+                ErrorKind::Taken,
+            ),
             ("something new", ErrorKind::Refused),
         ];
         for (text, expected) in cases {

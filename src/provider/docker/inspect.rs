@@ -91,7 +91,8 @@ impl State {
             "removing" => MachineState::Busy("being removed".into()),
             "stopping" => MachineState::Busy("stopping".into()),
             "dead" => {
-                let why = if self.error.is_empty() { "its engine calls it dead" } else { &self.error };
+                let why =
+                    if self.error.is_empty() { "its engine calls it dead" } else { &self.error };
                 MachineState::Broken(why.into())
             }
             other => {

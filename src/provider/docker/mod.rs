@@ -182,7 +182,8 @@ impl Docker {
     }
 
     async fn running(&self, machine: &Machine) -> Result<(), ProviderError> {
-        let mut program = self.cli.program(&["exec", "-i", "-u", "root", machine.id.as_str(), "sh"]);
+        let mut program =
+            self.cli.program(&["exec", "-i", "-u", "root", machine.id.as_str(), "sh"]);
         program.input = Some(USER_SCRIPT.into());
         let ended = self.cli.run_program(&program, ACT).await?;
         if ended.code == Some(0) {
@@ -234,7 +235,11 @@ impl Provider for Docker {
 
     async fn check(&self) -> Result<(), ProviderError> {
         let ended = self.cli.run(&["version", "--format", "{{.Server.Version}}"], LOOK).await?;
-        if ended.code == Some(0) { Ok(()) } else { Err(self.cli.failure("reach the engine", &ended)) }
+        if ended.code == Some(0) {
+            Ok(())
+        } else {
+            Err(self.cli.failure("reach the engine", &ended))
+        }
     }
 
     async fn list(&self, question: &Question) -> Result<Listing, ProviderError> {
@@ -295,10 +300,10 @@ impl Provider for Docker {
         if ended.code == Some(0) {
             return Ok(());
         }
-        Err(self.cli.failure(&format!("pull image {image}"), &ended).hint(format!(
-            "{} pull {image}",
-            self.cli.name()
-        )))
+        Err(self
+            .cli
+            .failure(&format!("pull image {image}"), &ended)
+            .hint(format!("{} pull {image}", self.cli.name())))
     }
 
     async fn create(&self, spec: &MachineSpec, mark: &Mark) -> Result<MachineId, ProviderError> {
