@@ -214,6 +214,8 @@ async fn create(
                 identity: provider.identity(),
                 at: (context.clock)(),
             })?;
+            // Made for use: of two machines of a host it is the one to go on with.
+            context.record(history::Event::Used { id: machine.id.clone() })?;
             Ok(machine)
         }
         Err(StepError::Uncertain(error)) => Err(StepError::Uncertain(error)),

@@ -398,7 +398,8 @@ impl fmt::Display for Reason {
             }
             Self::OtherIdentity { was, now } => write!(f, "last seen at {was}, not at {now}"),
             Self::Ambiguous { ids } => {
-                write!(f, "{} machines, and nothing says which one is in use", ids.len())
+                let ids: Vec<&str> = ids.iter().map(MachineId::short).collect();
+                write!(f, "its machines {}: nothing says which is in use", ids.join(" and "))
             }
             Self::NoHelper { architecture, .. } => {
                 write!(f, "this simstim has no helper for {architecture} machines")
@@ -463,6 +464,7 @@ impl HostPlan {
             Reason::Working { .. } | Reason::Unreadable { .. } | Reason::PausedUnread { .. } => {
                 vec!["--force    # ends work".into()]
             }
+            Reason::Ambiguous { .. } => vec!["remove all but one of them at their provider".into()],
             Reason::Protected { at_birth: true, .. } => {
                 vec![format!("simstim host destroy {host} --unprotect")]
             }

@@ -1,0 +1,15 @@
+//! Everything that needs no engine, no machine and no network: seconds, not minutes.
+#![allow(missing_docs, reason = "tests are named as sentences")]
+#![allow(unreachable_pub, reason = "support is shared by several test programs")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod binary;
+mod examples;
+mod executor;
+mod files;
+mod floors;
+mod planner;
+mod promises;
+mod stream;
