@@ -51,7 +51,7 @@ pub enum FleetError {
         line: String,
     },
     /// The file comes from a project folder and names commands or addresses that nobody has seen.
-    #[error("{path} names {} that need your word first", .keys.join(", "), path = path.display())]
+    #[error("{path} names what needs your word first: {}", .keys.join(", "), path = path.display())]
     NotTrusted {
         /// The file.
         path: PathBuf,

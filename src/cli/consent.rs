@@ -22,7 +22,8 @@ pub(super) fn consent(ui: &Ui, plan: &Plan, given: Given) -> Result<(), CliError
     if let Some(counted) = given.destroy
         && counted != losses
     {
-        let text = format!("--destroy {counted} was given, but the plan loses {losses} disks");
+        let disks = if losses == 1 { "disk" } else { "disks" };
+        let text = format!("--destroy {counted} was given, but the plan loses {losses} {disks}");
         let error = CliError::usage(text);
         return Err(error.hint(format!("--destroy {losses}    # {}", names(plan))));
     }

@@ -96,12 +96,13 @@ impl Open {
 
     pub(crate) fn no_host(&self, name: &HostName) -> CliError {
         let path = self.file.path.display();
-        let error = CliError::usage(format!("there is no host `{name}` in {path}"));
-        let hosts: Vec<&str> = self.file.config.hosts.iter().map(|h| h.name.as_str()).collect();
-        match config::nearest(name.as_str(), hosts.iter().copied()) {
-            Some(near) => error.hint(format!("did you mean `{near}`?")),
-            None if hosts.is_empty() => error.hint(format!("simstim host create local {name}")),
-            None => error.hint(format!("there is: {}", hosts.join(", "))),
-        }
+        let hosts = || self.file.config.hosts.iter().map(|host| host.name.as_str());
+        let near = config::nearest(name.as_str(), hosts());
+        let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let error = CliError::usage(format!("there is no host `{name}` in {path}{near}"));
+        error.hint(match hosts().next() {
+            Some(_) => "simstim host list".into(),
+            None => format!("simstim host create local {name}"),
+        })
     }
 }

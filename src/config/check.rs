@@ -256,6 +256,10 @@ impl<'c> Check<'c> {
             } else if !spec.values.is_empty() && !spec.values.contains(&at.value.as_str()) {
                 let message = format!("`{}` is no value of `{}`", at.value, spec.name);
                 self.error_help(at.span, message, suggest(&at.value, spec.values));
+            } else if spec.is_name && !is_machine_name(&at.value) {
+                let message = format!("`{}` is no name of a machine", at.value);
+                let help = "A-Z, a-z, 0-9, `_`, `.` and `-`, two to 63, beginning with none of the last three";
+                self.error_help(at.span, message, help);
             } else {
                 settings.insert(spec.name.into(), at);
             }
@@ -305,7 +309,7 @@ impl<'c> Check<'c> {
             if table.get("name").is_none() {
                 self.error_help(span.clone(), "a host needs a name", "add `name = \"dev\"`");
             }
-            let host = self.host(span, defaults, &own, machine, accounts);
+            let host = self.host(span.clone(), defaults, &own, machine, accounts);
             let (Some(name), Some(mut host)) = (name, host) else { continue };
             for at in std::iter::once(&name).chain(&was) {
                 if !taken.insert(at.value.clone()) {
@@ -314,6 +318,15 @@ impl<'c> Check<'c> {
             }
             host.name = name.value;
             host.was = was.map(|at| at.value);
+            let machine = host.machine_name();
+            let twin = hosts
+                .iter()
+                .find(|other| other.account == host.account && other.machine_name() == machine);
+            if let Some(twin) = twin {
+                let message =
+                    format!("`{}` and `{}` want the same machine, {machine}", twin.name, host.name);
+                self.error(span, message);
+            }
             hosts.push(host);
         }
         hosts
@@ -452,6 +465,13 @@ impl<'c> Check<'c> {
         });
         settings
     }
+}
+
+fn is_machine_name(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    (2..=63).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(plain)
 }
 
 fn wanted_size(spec: &KindSpec, own: &Wishes, defaults: &Wishes) -> Size {

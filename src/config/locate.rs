@@ -43,8 +43,10 @@ pub fn locate(
         return Ok(Located { path: path.into(), own });
     }
     for folder in here.ancestors() {
-        let path = folder.join(FILE_NAME);
-        if path.is_file() {
+        let found = folder.join(FILE_NAME);
+        if found.is_file() {
+            // Here it is called as people call it.
+            let path = if folder == here { FILE_NAME.into() } else { found };
             return Ok(Located { path, own: false });
         }
         if folder.join(".git").exists() {

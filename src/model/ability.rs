@@ -114,10 +114,25 @@ pub struct KeySpec {
     pub values: &'static [&'static str],
     /// Only a new machine can take another value.
     pub replaces: bool,
+    /// It is what the machine is called: `[A-Za-z0-9][A-Za-z0-9_.-]+`, at most 63 characters.
+    pub is_name: bool,
     /// It names a command or an address: used from a project's file only after `simstim trust`.
     pub needs_trust: bool,
     /// One line for the schema.
     pub doc: &'static str,
+}
+
+impl KeySpec {
+    /// `[host.machine] name`, for kinds whose machines have names.
+    pub const MACHINE_NAME: Self = Self {
+        name: "name",
+        default: None,
+        values: &[],
+        replaces: false,
+        is_name: true,
+        needs_trust: false,
+        doc: "What the machine is called, where `simstim-<host>` is taken.",
+    };
 }
 
 /// Everything that is known of a kind of provider before any account is asked.

@@ -39,7 +39,10 @@ impl FromStr for Span {
             return Err(SpanError::NoUnit(text.into()));
         }
         let shape = |why: String| SpanError::Shape { text: text.into(), why };
-        let span = humantime::parse_duration(text).map_err(|error| shape(error.to_string()))?;
+        let span = humantime::parse_duration(text).map_err(|error| {
+            let why = error.to_string();
+            shape(why.split(',').next().unwrap_or_default().into())
+        })?;
         // A century: longer is a slip of the pen, and would overflow sums with the clock.
         if span > Duration::from_secs(100 * 365 * 86_400) {
             return Err(shape("longer than a century".into()));

@@ -17,8 +17,8 @@ use super::{ErrorKind, Kind, Progress, Provider, ProviderError};
 use crate::config::Account;
 use crate::files::{self, Folders};
 use crate::model::{
-    Abilities, AccountName, Architecture, FleetId, IdleStop, IdleStopBy, KindSpec, Limit, Listing,
-    Machine, MachineId, MachineSpec, MachineState, Mark, Question, Resize, Size, Survey,
+    Abilities, AccountName, Architecture, FleetId, IdleStop, IdleStopBy, KeySpec, KindSpec, Limit,
+    Listing, Machine, MachineId, MachineSpec, MachineState, Mark, Question, Resize, Size, Survey,
 };
 use crate::transport::{ChildTransport, Transport};
 
@@ -53,7 +53,7 @@ impl Kind for LocalKind {
                 runs_here: true,
                 limit: Limit { at_once: 8, reason: "each step is short work of this computer" },
             },
-            machine_keys: &[],
+            machine_keys: &[KeySpec::MACHINE_NAME],
             account_keys: &[],
         }
     }

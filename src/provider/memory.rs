@@ -164,11 +164,10 @@ const IMAGE: KeySpec = KeySpec {
     default: Some("plain"),
     values: &[],
     replaces: true,
+    is_name: false,
     needs_trust: false,
     doc: "What the machine is made from.",
 };
-
-const NAME: KeySpec = KeySpec { name: "name", default: None, replaces: false, ..IMAGE };
 
 impl Kind for MemoryKind {
     fn spec(&self) -> KindSpec {
@@ -176,7 +175,7 @@ impl Kind for MemoryKind {
             kind: self.name,
             doc: "Machines in memory, for tests.",
             abilities: self.abilities.clone(),
-            machine_keys: &[IMAGE, NAME],
+            machine_keys: &[IMAGE, KeySpec::MACHINE_NAME],
             account_keys: &[],
         }
     }

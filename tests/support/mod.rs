@@ -1,4 +1,5 @@
 //! The whole binary in a world of its own: a cleared environment, an empty home, a project folder.
+#![allow(dead_code, reason = "each test program uses its part")]
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -30,6 +31,11 @@ impl std::fmt::Display for Run {
 }
 
 impl Run {
+    /// What was said on both streams, with wrapped lines joined.
+    pub fn said(&self) -> String {
+        format!("{}{}", self.stdout, self.stderr).replace("\n      ", " ")
+    }
+
     /// The run, which must have succeeded.
     #[track_caller]
     pub fn ok(self) -> Self {

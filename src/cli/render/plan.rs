@@ -61,7 +61,7 @@ fn impact(impact: Impact) -> Option<&'static str> {
         Impact::Keeps => Some("sessions go on"),
         Impact::Freezes => Some("sessions freeze until it wakes"),
         Impact::Ends => Some("sessions end"),
-        Impact::LosesDisk => Some("the disk is LOST"),
+        Impact::LosesDisk => Some("its disk is LOST"),
     }
 }
 
@@ -164,18 +164,22 @@ impl View {
     /// For every host, who stops it if this computer dies.
     fn guardians(&self, plan: &Plan) -> String {
         let kinds = [
-            (StoppedBy::Nobody, "nobody stops"),
-            (StoppedBy::GuestTimer, "their own idle timers stop"),
-            (StoppedBy::Lease, "the end of their leases stops"),
-            (StoppedBy::ThisComputer, "it takes along"),
-            (StoppedBy::NotRunning, "nothing runs on"),
+            (StoppedBy::Nobody, ["nobody stops {}", "nobody stops {}"]),
+            (StoppedBy::GuestTimer, ["its idle timer stops {}", "their idle timers stop {}"]),
+            (
+                StoppedBy::Lease,
+                ["the end of its lease stops {}", "the end of their leases stops {}"],
+            ),
+            (StoppedBy::ThisComputer, ["{} ends with it", "{} end with it"]),
+            (StoppedBy::NotRunning, ["{} is not running", "{} are not running"]),
         ];
         let groups: Vec<String> = kinds
             .into_iter()
-            .filter_map(|(kind, words)| {
+            .filter_map(|(kind, [one, many])| {
                 let hosts = plan.hosts.iter().filter(|entry| entry.stopped_by == kind);
                 let names: Vec<&str> = hosts.map(|entry| entry.host.as_str()).collect();
-                (!names.is_empty()).then(|| format!("{words} {}", names.join(", ")))
+                let words = if names.len() == 1 { one } else { many };
+                (!names.is_empty()).then(|| words.replace("{}", &names.join(", ")))
             })
             .collect();
         if groups.is_empty() {

@@ -63,17 +63,9 @@ const IMAGE: KeySpec = KeySpec {
     default: Some("debian:stable-slim"),
     values: &[],
     replaces: true,
+    is_name: false,
     needs_trust: false,
     doc: "The image that the container is made from.",
-};
-
-const NAME: KeySpec = KeySpec {
-    name: "name",
-    default: None,
-    values: &[],
-    replaces: false,
-    needs_trust: false,
-    doc: "The container's name, where `simstim-<host>` is taken.",
 };
 
 const CONTEXT: KeySpec = KeySpec {
@@ -81,6 +73,7 @@ const CONTEXT: KeySpec = KeySpec {
     default: None,
     values: &[],
     replaces: false,
+    is_name: false,
     needs_trust: true,
     doc: "The Docker context, or Podman connection, to use instead of the current one.",
 };
@@ -90,6 +83,7 @@ const CLI: KeySpec = KeySpec {
     default: Some("docker"),
     values: &["docker", "podman"],
     replaces: false,
+    is_name: false,
     needs_trust: false,
     doc: "The command line to talk to.",
 };
@@ -114,7 +108,7 @@ impl Kind for DockerKind {
                     reason: "an engine does its disk and network work mostly one at a time",
                 },
             },
-            machine_keys: &[IMAGE, NAME],
+            machine_keys: &[IMAGE, KeySpec::MACHINE_NAME],
             account_keys: &[CLI, CONTEXT],
         }
     }
