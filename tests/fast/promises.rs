@@ -135,19 +135,27 @@ async fn history(happenings: Vec<Happening>) -> Result<(), TestCaseError> {
         match happening {
             Happening::Apply(wishes) => last = wishes,
             Happening::Vanish(n) => {
-                nth(n).iter().for_each(|id| case.cloud.remove(id));
+                for id in &nth(n) {
+                    case.cloud.remove(id);
+                }
             }
             Happening::Become(n, state) => {
-                nth(n).iter().for_each(|id| case.cloud.meddle(id, |m| m.state = state.clone()));
+                for id in &nth(n) {
+                    case.cloud.meddle(id, |m| m.state = state.clone());
+                }
             }
             Happening::Work(n, state) => {
                 let session = SessionFact { name: "s".into(), state, evidence: String::new() };
                 let fact = SessionsFact::Read(vec![session]);
-                nth(n).iter().for_each(|id| case.door.sessions_are(id, fact.clone()));
+                for id in &nth(n) {
+                    case.door.sessions_are(id, fact.clone());
+                }
             }
             Happening::Unreadable(n) => {
                 let fact = SessionsFact::Unreadable("no word".into());
-                nth(n).iter().for_each(|id| case.door.sessions_are(id, fact.clone()));
+                for id in &nth(n) {
+                    case.door.sessions_are(id, fact.clone());
+                }
             }
             Happening::Appear(n, at) => {
                 let name = format!("h{n}");
