@@ -135,25 +135,25 @@ async fn history(happenings: Vec<Happening>) -> Result<(), TestCaseError> {
         match happening {
             Happening::Apply(wishes) => last = wishes,
             Happening::Vanish(n) => {
-                for id in &nth(n) {
+                if let Some(id) = &nth(n) {
                     case.cloud.remove(id);
                 }
             }
             Happening::Become(n, state) => {
-                for id in &nth(n) {
+                if let Some(id) = &nth(n) {
                     case.cloud.meddle(id, |m| m.state = state.clone());
                 }
             }
             Happening::Work(n, state) => {
                 let session = SessionFact { name: "s".into(), state, evidence: String::new() };
                 let fact = SessionsFact::Read(vec![session]);
-                for id in &nth(n) {
+                if let Some(id) = &nth(n) {
                     case.door.sessions_are(id, fact.clone());
                 }
             }
             Happening::Unreadable(n) => {
                 let fact = SessionsFact::Unreadable("no word".into());
-                for id in &nth(n) {
+                if let Some(id) = &nth(n) {
                     case.door.sessions_are(id, fact.clone());
                 }
             }
