@@ -15,9 +15,11 @@ use crate::helper_client::{
     Bridge, Door, HelperDoor, HelperError, Helpers, Purpose, bootstrap, connect,
 };
 use crate::history::{self, IntentLog};
-use crate::model::{AccountName, FleetId, HostName, Machine, MachineState, Timestamp};
+use crate::model::{AccountName, FleetId, HostName, Machine, MachineState, Timestamp, busiest};
 use crate::observe::{World, observe, settle};
-use crate::plan::{AccountFact, Observed, Plan, Policy, StepKind, graph};
+use crate::plan::{
+    AccountFact, HostPlan, Observed, Plan, Policy, SessionsFact, StepKind, graph, plan,
+};
 use crate::provider::{Kinds, Provider};
 use crate::stop::Stop;
 
@@ -82,6 +84,14 @@ pub enum ConnectError {
         /// What to type about it.
         hints: Vec<String>,
     },
+    /// It does not run, and looking wakes nothing.
+    #[error("{host} is {state}")]
+    NotRunning {
+        /// The host.
+        host: HostName,
+        /// What its machine is instead.
+        state: String,
+    },
     /// `power = "off"`.
     #[error("{0} is stopped, and its block says `power = \"off\"`")]
     Off(HostName),
@@ -125,7 +135,8 @@ pub struct Fleet {
     pub path: PathBuf,
     world: World,
     helpers: Helpers,
-    limits: BTreeMap<AccountName, usize>,
+    /// The file's accounts, and those remembered that need no settings to be reached.
+    accounts: BTreeMap<AccountName, Account>,
     folder: PathBuf,
     maker: String,
     /// Taken out while an apply owns it.
@@ -147,10 +158,6 @@ impl Computer {
         }
         let log = IntentLog::open(&self.folders.state, &id)?;
         let accounts = self.accounts(config, &log);
-        let limits = accounts
-            .iter()
-            .map(|(name, account)| (name.clone(), account.abilities.limit.at_once))
-            .collect();
         let world = World {
             providers: self.kinds.open(&accounts, &self.folders),
             door: Arc::new(HelperDoor { helpers: self.helpers.clone() }) as Arc<dyn Door>,
@@ -158,7 +165,7 @@ impl Computer {
         };
         let folder = self.folders.state.join("fleets").join(id.as_str());
         let (helpers, maker) = (self.helpers.clone(), self.maker.clone());
-        Ok(Fleet { id, path, world, helpers, limits, folder, maker, log: Mutex::new(log) })
+        Ok(Fleet { id, path, world, helpers, accounts, folder, maker, log: Mutex::new(log) })
     }
 
     /// The accounts of the file, and those remembered that need no settings to be reached.
@@ -209,8 +216,36 @@ impl Fleet {
     /// Asks all accounts that matter and plans. Wakes and changes nothing.
     pub async fn plan(&self, config: &Config, policy: &Policy) -> (Plan, Observed) {
         let mut observed = self.observe(config, policy).await;
+        let config = &self.with_accounts(config);
         let plan = settle(config, &self.id, &mut observed, policy, &self.world).await;
+        self.remember_sessions(&observed);
         (plan, observed)
+    }
+
+    /// The plan without asking anybody more: good for showing, provisional for doing.
+    pub fn glance(&self, config: &Config, observed: &Observed, policy: &Policy) -> Plan {
+        plan(&self.with_accounts(config), &self.id, observed, policy).0
+    }
+
+    /// A configuration that also knows the accounts of machines whose last block is gone.
+    fn with_accounts(&self, config: &Config) -> Config {
+        let mut config = config.clone();
+        for (name, account) in &self.accounts {
+            config.accounts.entry(name.clone()).or_insert_with(|| account.clone());
+        }
+        config
+    }
+
+    /// Keeps the busiest state of each machine whose sessions were read: it is what speaks for the
+    /// machine once it is stopped or paused.
+    fn remember_sessions(&self, observed: &Observed) {
+        let mut log = self.log();
+        for (id, fact) in &observed.sessions {
+            if let SessionsFact::Read(sessions) = fact {
+                let (id, busiest, at) = (id.clone(), busiest(sessions), Timestamp::now());
+                let _ = log.record(history::Event::Sessions { id, busiest, at });
+            }
+        }
     }
 
     /// Asks all accounts that matter, in a fixed number of calls each, and remembers what was seen.
@@ -258,7 +293,11 @@ impl Fleet {
             holder: options.holder.clone(),
             maker: self.maker.clone(),
             parallelism: options.parallelism,
-            limits: self.limits.clone(),
+            limits: self
+                .accounts
+                .iter()
+                .map(|(name, account)| (name.clone(), account.abilities.limit.at_once))
+                .collect(),
             force: options.force,
             clock: Timestamp::now,
             random,
@@ -292,6 +331,38 @@ impl Fleet {
         };
         let _ = self.log().record(history::Event::Used { id: machine.id });
         Ok(bridge)
+    }
+
+    /// Opens a bridge that only looks: it wakes nothing and holds nothing awake.
+    ///
+    /// # Errors
+    /// [`ConnectError::NotRunning`] where there is nothing to look at.
+    pub async fn look(&self, config: &Config, name: &HostName) -> Result<Bridge, ConnectError> {
+        let only = Some(BTreeSet::from([name.clone()]));
+        let policy = Policy { only, power_only: true, ..Policy::default() };
+        let observed = self.observe(config, &policy).await;
+        let plan = self.glance(config, &observed, &policy);
+        let entry = plan.hosts.iter().find(|entry| entry.host == *name);
+        let entry = entry.ok_or_else(|| ConnectError::NoHost(name.clone()))?;
+        self.look_at(entry).await
+    }
+
+    /// Opens a looking bridge to the machine of a plan's entry.
+    pub async fn look_at(&self, entry: &HostPlan) -> Result<Bridge, ConnectError> {
+        let name = entry.host.clone();
+        let Some(machine) = &entry.machine else {
+            if entry.action.is_trouble() {
+                let (why, hints) = (entry.reason.to_string(), entry.hints());
+                return Err(ConnectError::NotUsable { host: name, why, hints });
+            }
+            return Err(ConnectError::NoMachine(name));
+        };
+        if machine.state != MachineState::Running {
+            let state = machine.state.word().into();
+            return Err(ConnectError::NotRunning { host: name, state });
+        }
+        let transport = self.provider(machine)?.transport(machine);
+        Ok(connect(&*transport, &machine.mark, &self.helpers, Purpose::Look).await?)
     }
 
     /// The machine of a host, running.

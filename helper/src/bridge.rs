@@ -4,19 +4,27 @@
 //! client is bounded by the credit the client granted and by [`BACKLOG`]. It leaves when its stdin
 //! ends, when it was told goodbye, or 30 s after the last ping.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use schema::frame::{Decoder, Encoder, FrameError};
+use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock};
+use schema::frame::{Decoder, Encoder, FrameError, MAX_DATA};
 use schema::message::{
-    Body, Eof, Failed, Goodbye, GoodbyeAck, Hello, Pong, STDIN, Sessions, Started,
+    Body, CheckIdle, Data, Eof, Failed, Goodbye, GoodbyeAck, Hello, LOG, LogStart, Pong, ReadLog,
+    STDIN, Session, SessionStarted, Sessions, Started, Verdict,
 };
 
-use crate::place::Place;
+use crate::holder::now;
+use crate::idle::{self, Count};
+use crate::log::LogReader;
+use crate::marks;
+use crate::place::{Place, boot_id};
 use crate::program::{Program, Source};
+use crate::sessions;
 
 /// How long a client may be silent. It pings every 5 s, so six pings were lost.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -64,8 +72,22 @@ pub(crate) struct Bridge {
     out: Outgoing,
     last_ping: Instant,
     program: Option<Program>,
+    tail: Option<Tail>,
     leaving: bool,
+    /// Held for life where this bridge keeps the machine awake.
+    _presence: Option<File>,
 }
+
+/// A log that is being sent.
+struct Tail {
+    reader: LogReader,
+    folder: PathBuf,
+    follow: bool,
+    limit: u64,
+}
+
+/// How often a followed log is looked at: as fast as a person notices.
+const FOLLOW: Duration = Duration::from_millis(100);
 
 /// Encoded bytes that stdout has not taken yet.
 #[derive(Default)]
@@ -106,6 +128,7 @@ enum Watched {
 
 impl Bridge {
     pub(crate) fn new(purpose: Purpose, place: Place, marker: &str, hello: Hello) -> Self {
+        let presence = if purpose == Purpose::Exec { be_present(&place) } else { None };
         let mut bridge = Self {
             purpose,
             place,
@@ -114,7 +137,9 @@ impl Bridge {
             out: Outgoing::default(),
             last_ping: Instant::now(),
             program: None,
+            tail: None,
             leaving: false,
+            _presence: presence,
         };
         bridge.out.bytes.extend_from_slice(marker.as_bytes());
         bridge.send(Body::Hello(hello));
@@ -162,6 +187,7 @@ impl Bridge {
             }
         }
         self.finish_program();
+        self.send_log();
         Ok(None)
     }
 
@@ -185,6 +211,9 @@ impl Bridge {
                 fds.push(PollFd::from_borrowed_fd(fd, flags));
             }
             deadline = deadline.min(program.deadline(now).unwrap_or(deadline));
+        }
+        if self.tail.as_ref().is_some_and(|tail| tail.reader.offset() < tail.limit) {
+            deadline = deadline.min(now + FOLLOW);
         }
         let timeout = Timespec::try_from(deadline.saturating_duration_since(now)).ok();
         match poll(&mut fds, timeout.as_ref()) {
@@ -222,7 +251,35 @@ impl Bridge {
                 self.leaving = true;
                 self.send(Body::GoodbyeAck(GoodbyeAck {}));
             }
-            Body::ListSessions(_) => self.send(Body::Sessions(Sessions::default())),
+            Body::ListSessions(_) => {
+                let mut sessions = sessions::list(&self.place);
+                sessions.extend(marks::holds(&self.place).into_iter().map(held));
+                self.send_sessions(sessions);
+            }
+            Body::CheckIdle(check) => {
+                let verdict = check_idle(&self.place, &check);
+                self.send(Body::Verdict(verdict));
+            }
+            Body::ReadLog(request) => self.begin_log(&request),
+            Body::NewSession(spec) if self.purpose == Purpose::Exec => {
+                match sessions::start(&self.place, spec) {
+                    Ok(name) => self.send(Body::SessionStarted(SessionStarted { name })),
+                    Err(reason) => self.fail(&reason),
+                }
+            }
+            Body::SignalSession(signal) if self.purpose == Purpose::Exec => {
+                let found = sessions::find(&self.place, &signal.name);
+                let held = found.and_then(|folder| match sessions::is_held(&folder) {
+                    true => Ok(folder),
+                    false => Err(format!("session `{}` has ended", signal.name)),
+                });
+                let answer =
+                    held.and_then(|folder| sessions::ask(&folder, Body::SignalSession(signal)));
+                match answer {
+                    Ok(body) => self.send(body),
+                    Err(reason) => self.fail(&reason),
+                }
+            }
             Body::Exec(exec) if self.purpose == Purpose::Exec && self.program.is_none() => {
                 match Program::start(&exec, self.place.home()) {
                     Ok(program) => {
@@ -245,6 +302,11 @@ impl Bridge {
             Body::Eof(Eof { stream }) => {
                 self.with_program(|program| program.end_output(stream))?;
             }
+            Body::Credit(credit) if credit.stream == LOG => {
+                if let Some(tail) = &mut self.tail {
+                    tail.limit = tail.limit.max(credit.limit);
+                }
+            }
             Body::Credit(credit) => {
                 self.with_program(|program| program.grant(credit.stream, credit.limit))?;
             }
@@ -265,6 +327,62 @@ impl Bridge {
         act: impl FnOnce(&mut Program) -> Result<(), &'static str>,
     ) -> io::Result<()> {
         self.program.as_mut().map_or(Ok(()), act).map_err(broken)
+    }
+
+    fn fail(&mut self, reason: &str) {
+        let reason = reason.chars().take(1000).collect();
+        self.send(Body::Failed(Failed { reason, not_found: false }));
+    }
+
+    /// In as many messages as it takes.
+    fn send_sessions(&mut self, mut sessions: Vec<Session>) {
+        // A session is below 1.2 kB: names, commands and evidence are bounded where they are made.
+        const MOST: usize = MAX_DATA / 1200;
+        loop {
+            let rest = sessions.split_off(sessions.len().min(MOST));
+            let more = !rest.is_empty();
+            self.send(Body::Sessions(Sessions { sessions, more }));
+            if !more {
+                return;
+            }
+            sessions = rest;
+        }
+    }
+
+    fn begin_log(&mut self, request: &ReadLog) {
+        match sessions::find(&self.place, &request.name) {
+            Ok(folder) => {
+                let reader = LogReader::new(&folder);
+                let offset = reader.offset();
+                self.send(Body::LogStart(LogStart { offset }));
+                self.tail = Some(Tail { reader, folder, follow: request.follow, limit: offset });
+            }
+            Err(reason) => self.fail(&reason),
+        }
+    }
+
+    /// Sends what the log has, as far as the client takes it.
+    fn send_log(&mut self) {
+        while self.has_room() {
+            let Some(tail) = &mut self.tail else { return };
+            // Asked before reading: what was printed before the end is then read.
+            let over = !tail.follow || !sessions::is_held(&tail.folder);
+            let room = tail.limit.saturating_sub(tail.reader.offset());
+            if room == 0 {
+                return;
+            }
+            let most = usize::try_from(room).unwrap_or(MAX_DATA).min(MAX_DATA);
+            let bytes = tail.reader.read(most);
+            if !bytes.is_empty() {
+                let offset = tail.reader.offset() - bytes.len() as u64;
+                self.send(Body::Data(Data { stream: LOG, offset, bytes }));
+            } else if over {
+                self.tail = None;
+                self.send(Body::Eof(Eof { stream: LOG }));
+            } else {
+                return;
+            }
+        }
     }
 
     fn has_room(&self) -> bool {
@@ -290,6 +408,62 @@ impl Bridge {
         // Every message of ours is far below the limit, or cut to it where it is made.
         let result = self.encoder.encode(body, &mut self.out.bytes);
         debug_assert_eq!(result, Ok::<(), FrameError>(()));
+    }
+}
+
+/// The lock that says a client is at work here; the kernel drops it with its holder.
+fn presence_file(place: &Place) -> Option<File> {
+    File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(place.folder().join("clients"))
+        .ok()
+}
+
+fn be_present(place: &Place) -> Option<File> {
+    let file = presence_file(place)?;
+    // A check holds the lock for a moment only.
+    flock(&file, FlockOperation::LockShared).ok()?;
+    Some(file)
+}
+
+/// A person's claim on the machine, shown among the sessions so that nobody overlooks it.
+fn held(evidence: String) -> Session {
+    Session { name: "hold".into(), state: "working".into(), evidence, ..Session::default() }
+}
+
+/// Looks at everything that keeps the machine awake, and keeps the count.
+fn check_idle(place: &Place, check: &CheckIdle) -> Verdict {
+    let listed = sessions::list(place);
+    let working = listed.iter().filter(|session| session.state == "working");
+    let mut busy: Vec<String> =
+        working.map(|session| format!("session {}: {}", session.name, session.evidence)).collect();
+    busy.extend(marks::holds(place));
+    let client = presence_file(place)
+        .is_none_or(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err());
+    if client {
+        busy.push("a command of somebody runs".into());
+    }
+    let path = place.folder().join("idle");
+    let before = std::fs::read_to_string(&path).ok().and_then(|line| Count::parse(&line));
+    let facts = idle::Facts { busy, boot_id: boot_id(), now: now() };
+    let span = Duration::from_secs;
+    let (verdict, count) =
+        idle::decide(&facts, before.as_ref(), span(check.idle_stop), span(check.interval));
+    let temporary = path.with_extension(std::process::id().to_string());
+    let written =
+        std::fs::write(&temporary, count.line()).and_then(|()| std::fs::rename(&temporary, &path));
+    let why = match written {
+        Ok(()) => verdict.why,
+        // A count that cannot be kept never ends: the machine would be awake for ever.
+        Err(error) => format!("{} (the count cannot be kept: {error})", verdict.why),
+    };
+    Verdict {
+        stop: verdict.stop,
+        why: why.chars().take(2000).collect(),
+        idle_for: verdict.idle_for.as_secs(),
     }
 }
 

@@ -1,8 +1,12 @@
 //! `simstim-host`, the helper: the small program that runs on every machine.
 //!
 //! ```text
+//! simstim-host mark working|waiting    an agent's report on its session
+//! simstim-host hold 2h --why TEXT      keep the machine awake for so long
 //! simstim-host bridge PURPOSE MARKER   speak frames over stdin and stdout
 //! simstim-host digest                  the SHA-256 of this program, in hex
+//! simstim-host holder NAME             keep a session (told by a bridge)
+//! simstim-host terminal PROGRAM …      become a session's program (started by a holder)
 //! simstim-host --version
 //! ```
 //!
@@ -10,8 +14,15 @@
 //! static glibc crashes in them. It knows nothing of providers, plans or `hosts.toml`.
 
 mod bridge;
+mod holder;
+mod idle;
+mod log;
+mod marks;
 mod place;
+mod processes;
 mod program;
+mod sessions;
+mod state;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -19,13 +30,25 @@ use std::process::ExitCode;
 use crate::bridge::{Bridge, Purpose};
 use crate::place::Place;
 
-const USAGE: &str = "usage: simstim-host bridge PURPOSE MARKER | digest | --version";
+const USAGE: &str =
+    "usage: simstim-host mark working|waiting | hold DURATION --why TEXT | digest | --version";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
+        ["mark", state] => Place::find().and_then(|place| marks::mark(&place, state)),
+        ["hold", span, "--why", why] => {
+            Place::find().and_then(|place| marks::hold(&place, span, why))
+        }
+        ["holder", name] => Place::find().and_then(|place| holder::run(&place, name)),
+        ["terminal", ..] => {
+            let words: Vec<_> = std::env::args_os().skip(2).collect();
+            let why = holder::become_program(&words);
+            let _ = writeln!(std::io::stderr(), "simstim: {why}");
+            return ExitCode::from(127);
+        }
         ["bridge", purpose, marker] => run_bridge(purpose, marker),
         ["digest"] => place::own_digest()
             .and_then(|digest| print(&digest))

@@ -31,7 +31,16 @@ impl Place {
         &self.home
     }
 
-    fn folder(&self) -> PathBuf {
+    /// The user's login shell: of /etc/passwd, else of `$SHELL`, else `sh`.
+    pub(crate) fn shell() -> String {
+        let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        field_in_passwd(&passwd, rustix::process::getuid().as_raw(), 6)
+            .or_else(|| std::env::var("SHELL").ok())
+            .filter(|shell| Path::new(shell).is_file())
+            .unwrap_or_else(|| "/bin/sh".into())
+    }
+
+    pub(crate) fn folder(&self) -> PathBuf {
         self.home.join(".local/share/simstim")
     }
 
@@ -44,9 +53,7 @@ impl Place {
         let [fleet, host, nonce] = words.as_slice() else {
             return Err(format!("{} is not an identity of simstim's", path.display()));
         };
-        let boot_id = read_small(Path::new("/proc/sys/kernel/random/boot_id"))
-            .map(|text| text.trim().to_owned())
-            .unwrap_or_default();
+        let boot_id = boot_id();
         Ok(Hello {
             fleet: (*fleet).into(),
             host: (*host).into(),
@@ -88,16 +95,23 @@ fn read_small(path: &Path) -> std::io::Result<String> {
 
 fn home_from_passwd() -> Option<PathBuf> {
     let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
-    home_in_passwd(&passwd, rustix::process::getuid().as_raw())
+    field_in_passwd(&passwd, rustix::process::getuid().as_raw(), 5).map(PathBuf::from)
 }
 
-fn home_in_passwd(passwd: &str, uid: u32) -> Option<PathBuf> {
+/// An absolute path in a user's line.
+fn field_in_passwd(passwd: &str, uid: u32, field: usize) -> Option<String> {
     passwd.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
         let ours = fields.get(2)?.parse() == Ok(uid);
-        let home = PathBuf::from(fields.get(5)?);
-        (ours && home.is_absolute()).then_some(home)
+        let value = fields.get(field)?;
+        (ours && value.starts_with('/')).then(|| (*value).to_owned())
     })
+}
+
+/// Differs after each boot.
+pub(crate) fn boot_id() -> String {
+    let text = read_small(Path::new("/proc/sys/kernel/random/boot_id"));
+    text.map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
 /// The SHA-256 of the running program, in hex.
@@ -126,8 +140,8 @@ mod tests {
     #[test]
     fn home_comes_from_the_line_of_the_user() {
         let passwd = "root:x:0:0:root:/root:/bin/sh\nbad line\nu:x:7:7::/home/u:/bin/sh\nv:x:8:8::relative:/bin/sh\n";
-        assert_eq!(home_in_passwd(passwd, 7), Some("/home/u".into()));
-        assert_eq!(home_in_passwd(passwd, 8), None);
-        assert_eq!(home_in_passwd(passwd, 9), None);
+        assert_eq!(field_in_passwd(passwd, 7, 5), Some("/home/u".into()));
+        assert_eq!(field_in_passwd(passwd, 8, 5), None);
+        assert_eq!(field_in_passwd(passwd, 9, 5), None);
     }
 }

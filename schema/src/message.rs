@@ -14,6 +14,9 @@ pub const STDOUT: u32 = 1;
 /// Stream number of a program's standard error: helper to client.
 pub const STDERR: u32 = 2;
 
+/// Stream number of a session's log: helper to client. Its offsets are those of the log.
+pub const LOG: u32 = 3;
+
 /// How far the sender of a stream may run ahead of its reader, in bytes.
 pub const WINDOW: u64 = 1 << 20;
 
@@ -21,7 +24,10 @@ pub const WINDOW: u64 = 1 << 20;
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Message {
     /// `None` is a message from a version that knows more than this one.
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
+    #[prost(
+        oneof = "Body",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25"
+    )]
     pub body: Option<Body>,
 }
 
@@ -61,6 +67,24 @@ pub enum Body {
     ListSessions(ListSessions),
     #[prost(message, tag = "16")]
     Sessions(Sessions),
+    #[prost(message, tag = "17")]
+    NewSession(NewSession),
+    #[prost(message, tag = "18")]
+    SessionStarted(SessionStarted),
+    #[prost(message, tag = "19")]
+    SignalSession(SignalSession),
+    #[prost(message, tag = "20")]
+    Done(Done),
+    #[prost(message, tag = "21")]
+    ReadLog(ReadLog),
+    #[prost(message, tag = "22")]
+    LogStart(LogStart),
+    #[prost(message, tag = "23")]
+    Describe(Describe),
+    #[prost(message, tag = "24")]
+    CheckIdle(CheckIdle),
+    #[prost(message, tag = "25")]
+    Verdict(Verdict),
 }
 
 /// The helper's first message: which machine this is and what speaks.
@@ -90,7 +114,7 @@ pub struct Hello {
     /// Counts the boots this disk has seen; smaller than last time: the disk went back in time.
     #[prost(uint64, tag = "8")]
     pub epoch: u64,
-    /// What this bridge is for: `look` or `exec`. Decides what it holds awake.
+    /// What this bridge is for: `look` or `exec`; `holder` on a session's socket.
     #[prost(string, tag = "9")]
     pub purpose: String,
 }
@@ -228,6 +252,9 @@ pub struct Sessions {
     /// Every session that is kept, ended ones included.
     #[prost(message, repeated, tag = "1")]
     pub sessions: Vec<Session>,
+    /// Another message with the rest follows.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
 }
 
 /// One session.
@@ -242,4 +269,119 @@ pub struct Session {
     /// Why it is in that state, for people.
     #[prost(string, tag = "3")]
     pub evidence: String,
+    /// Process id of its program on the machine; 0 where it is not known or over.
+    #[prost(uint32, tag = "4")]
+    pub pid: u32,
+    /// When it started, in seconds since 1970 by the machine's clock.
+    #[prost(uint64, tag = "5")]
+    pub started_at: u64,
+    /// Its program and arguments, for people.
+    #[prost(string, tag = "6")]
+    pub command: String,
+    /// The exit code of its program, where it ended by itself.
+    #[prost(int32, optional, tag = "7")]
+    pub code: Option<i32>,
+    /// The signal that killed its program.
+    #[prost(int32, optional, tag = "8")]
+    pub signal: Option<i32>,
+    /// When it ended, in seconds since 1970 by the machine's clock.
+    #[prost(uint64, optional, tag = "9")]
+    pub ended_at: Option<u64>,
+}
+
+/// Starts a program in a terminal that outlives every connection.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct NewSession {
+    /// Its name; empty lets the helper choose one.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// The program and its arguments; empty is the user's login shell.
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub argv: Vec<Vec<u8>>,
+    /// Variables to set on top of the machine's own.
+    #[prost(message, repeated, tag = "3")]
+    pub env: Vec<Variable>,
+    /// Working directory; empty is the home directory.
+    #[prost(bytes = "vec", tag = "4")]
+    pub directory: Vec<u8>,
+    /// Lines of the terminal.
+    #[prost(uint32, tag = "5")]
+    pub rows: u32,
+    /// Columns of the terminal.
+    #[prost(uint32, tag = "6")]
+    pub columns: u32,
+    /// How long its program counts as working after its last sign of life, in seconds.
+    #[prost(uint64, tag = "7")]
+    pub busy_lease: u64,
+}
+
+/// The session of a [`NewSession`] runs.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SessionStarted {
+    /// What it is called.
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+/// Sends a signal to what runs in the foreground of a session, and to its program.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SignalSession {
+    /// The session.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// The signal's number on Linux.
+    #[prost(int32, tag = "2")]
+    pub number: i32,
+}
+
+/// What was asked for is done.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Done {}
+
+/// Reads what is kept of a session's output: answered by [`LogStart`], then [`Data`] of [`LOG`].
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReadLog {
+    /// The session.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Go on until the session ends.
+    #[prost(bool, tag = "2")]
+    pub follow: bool,
+}
+
+/// Where the kept part of a log begins.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct LogStart {
+    /// The offset of its first byte from the session's beginning.
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+}
+
+/// Asks a holder what its session does: answered by [`Sessions`] with that one.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Describe {}
+
+/// Asks whether the machine is idle long enough to stop. Asking holds nothing awake.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct CheckIdle {
+    /// How long nothing may have worked, in seconds.
+    #[prost(uint64, tag = "1")]
+    pub idle_stop: u64,
+    /// How often this is asked, in seconds; a longer gap starts the count anew.
+    #[prost(uint64, tag = "2")]
+    pub interval: u64,
+}
+
+/// The answer to [`CheckIdle`].
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Verdict {
+    /// It may be stopped.
+    #[prost(bool, tag = "1")]
+    pub stop: bool,
+    /// Why, or what keeps it awake; for people.
+    #[prost(string, tag = "2")]
+    pub why: String,
+    /// How long nothing has worked, in seconds.
+    #[prost(uint64, tag = "3")]
+    pub idle_for: u64,
 }

@@ -20,7 +20,9 @@ use super::{Context, Shared};
 use crate::files::FileError;
 use crate::helper_client::HelperError;
 use crate::history;
-use crate::model::{Machine, MachineSpec, MachineState, Mark, Nonce, Question, SessionState, Size};
+use crate::model::{
+    Machine, MachineSpec, MachineState, Mark, Nonce, Question, SessionState, Size, busiest,
+};
 use crate::plan::{SessionsFact, Step, StepKind};
 use crate::provider::{ErrorKind, Provider, ProviderError};
 
@@ -302,8 +304,7 @@ async fn guard(
         SessionsFact::NoHelper => Ok(Some(now)),
         SessionsFact::Unreadable(cause) => Err(StepError::Unreadable(cause)),
         SessionsFact::Read(sessions) => {
-            let busiest =
-                sessions.iter().map(|session| session.state).min_by_key(|state| *state as u8);
+            let busiest = busiest(&sessions);
             let (id, at) = (now.id.clone(), (context.clock)());
             context.record(history::Event::Sessions { id, busiest, at })?;
             let working = sessions.into_iter().filter(|s| s.state == SessionState::Working);

@@ -13,7 +13,7 @@ use crate::model::{AccountName, Bytes, HostName, IdleStop};
 #[command(after_help = "Begin with `simstim init`, or with `simstim host create local dev`.")]
 pub(crate) struct Cli {
     /// The hosts.toml to use, instead of looking for one here and above
-    #[arg(long, short, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
     #[command(subcommand)]
@@ -37,6 +37,15 @@ pub(crate) enum Command {
     /// Make, end, start, stop and look at single hosts
     #[command(subcommand)]
     Host(HostCommand),
+    /// Start a program in a terminal that outlives every connection
+    #[command(after_help = NEW_EXAMPLES)]
+    New(NewArgs),
+    /// List sessions and what they do; wakes nothing
+    Ls(LsArgs),
+    /// Print what a session printed; wakes nothing
+    Logs(LogsArgs),
+    /// End a session: hang up, and kill what is left after 5 s
+    Kill(KillArgs),
     /// Run a program on a host; its exit code becomes simstim's, 125 is simstim's own failure
     #[command(after_help = EXEC_EXAMPLES)]
     Exec(ExecArgs),
@@ -61,6 +70,12 @@ Examples:
   simstim exec dev -- uname -a
   tar c src | simstim exec dev -- tar x
   simstim exec dev -- sh -c 'cd src && make'";
+
+const NEW_EXAMPLES: &str = "\
+Examples:
+  simstim new dev --detach -- make test
+  simstim new dev --detach --name build -- sh -c 'cd src && make'
+  simstim new dev --detach                  your login shell there";
 
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
@@ -228,4 +243,76 @@ pub(crate) struct ExecArgs {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// A session as people write it: `HOST/SESSION`, or `HOST` where it has only one.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionName {
+    pub(crate) host: HostName,
+    pub(crate) session: Option<String>,
+}
+
+impl std::str::FromStr for SessionName {
+    type Err = crate::model::NameError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (host, session) = match text.split_once('/') {
+            Some((host, session)) => (host, Some(session.to_owned())),
+            None => (text, None),
+        };
+        Ok(Self { host: host.parse()?, session: session.filter(|name| !name.is_empty()) })
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewArgs {
+    /// The host; it is woken
+    pub(crate) host: HostName,
+    /// Only start it (attaching comes in a later version)
+    #[arg(long, short)]
+    pub(crate) detach: bool,
+    /// What to call the session; by default it is called after its program
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The program and its arguments; your login shell there, if left out
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LsArgs {
+    /// Only these hosts
+    #[arg(value_name = "HOST")]
+    pub(crate) hosts: Vec<HostName>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// The session
+    #[arg(value_name = "HOST[/SESSION]")]
+    pub(crate) session: SessionName,
+    /// Go on until the session ends
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Print as JSON, one object a line of output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KillArgs {
+    /// The session
+    #[arg(value_name = "HOST[/SESSION]")]
+    pub(crate) session: SessionName,
+    /// Send only this signal, by number or name such as INT
+    #[arg(long)]
+    pub(crate) signal: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }

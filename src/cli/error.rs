@@ -3,7 +3,7 @@
 use crate::config::{EditError, LoadError, LocateError, Problems};
 use crate::files::FileError;
 use crate::fleet::{ConnectError, FleetError};
-use crate::helper_client::ExecError;
+use crate::helper_client::{ExecError, HelperError};
 use crate::plan::SavedPlanError;
 
 use super::render::diagnostics;
@@ -160,10 +160,17 @@ impl From<ConnectError> for CliError {
             ConnectError::NotUsable { hints, .. } | ConnectError::NotWoken { hints, .. } => {
                 hints.clone()
             }
+            ConnectError::NotRunning { host, .. } => vec![format!("simstim host start {host}")],
             ConnectError::Off(_) => vec!["remove `power` from its block".into()],
             ConnectError::Helper(error) => error.hints(),
         };
         Self::chain(Kind::Failed, &error).hints(hints)
+    }
+}
+
+impl From<HelperError> for CliError {
+    fn from(error: HelperError) -> Self {
+        Self::chain(Kind::Failed, &error).hints(error.hints())
     }
 }
 

@@ -56,6 +56,10 @@ async fn run(cli: Cli, ui: &Ui) -> Result<ExitCode, CliError> {
         Command::Schema => command::schema::run(ui),
         Command::Plan(args) => command::plan::run(ui, file, args).await,
         Command::Apply(args) => command::apply::run(ui, file, args).await,
+        Command::New(args) => command::session::new(ui, file, args).await,
+        Command::Ls(args) => command::session::ls(ui, file, args).await,
+        Command::Logs(args) => command::session::logs(ui, file, args).await,
+        Command::Kill(args) => command::session::kill(ui, file, args).await,
         Command::Exec(args) => match command::exec::run(ui, file, args).await {
             Err(error) if error.kind == Kind::Failed => {
                 error.show(ui);

@@ -1,19 +1,14 @@
 //! What observing and applying need of helpers, behind one seam: tests without processes put
 //! another door there.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
-use schema::message::{Body, ListSessions};
 
 use super::bridge::{Purpose, connect};
+use super::sessions::{list_sessions, verdict};
 use super::{HelperError, Helpers, bootstrap};
-use crate::model::{Machine, SessionFact, SessionState};
+use crate::model::{IdleVerdict, Machine, SessionFact, Span};
 use crate::plan::SessionsFact;
 use crate::provider::Provider;
-
-/// For an answer of a helper that said hello.
-const ANSWER: Duration = Duration::from_secs(10);
 
 /// Asks and installs helpers.
 #[async_trait]
@@ -28,6 +23,15 @@ pub trait Door: Send + Sync {
 
     /// The sessions of a running machine. Looks only; never fails, because unreadable is an answer.
     async fn sessions(&self, provider: &dyn Provider, machine: &Machine) -> SessionsFact;
+
+    /// Whether a running machine is idle long enough to stop, asked every `interval`. Looks only.
+    async fn verdict(
+        &self,
+        provider: &dyn Provider,
+        machine: &Machine,
+        idle_stop: Span,
+        interval: Span,
+    ) -> Result<IdleVerdict, HelperError>;
 }
 
 /// The door to real helpers, over each machine's transport.
@@ -57,6 +61,20 @@ impl Door for HelperDoor {
             Err(error) => SessionsFact::Unreadable(error.to_string()),
         }
     }
+
+    async fn verdict(
+        &self,
+        provider: &dyn Provider,
+        machine: &Machine,
+        idle_stop: Span,
+        interval: Span,
+    ) -> Result<IdleVerdict, HelperError> {
+        let transport = provider.transport(machine);
+        let mut bridge = connect(&*transport, &machine.mark, &self.helpers, Purpose::Look).await?;
+        let answer = verdict(&mut bridge, idle_stop, interval).await?;
+        bridge.goodbye().await?;
+        Ok(answer)
+    }
 }
 
 impl HelperDoor {
@@ -67,30 +85,8 @@ impl HelperDoor {
     ) -> Result<Vec<SessionFact>, HelperError> {
         let transport = provider.transport(machine);
         let mut bridge = connect(&*transport, &machine.mark, &self.helpers, Purpose::Look).await?;
-        bridge.writer.send(Body::ListSessions(ListSessions {})).await?;
-        let answer = async {
-            loop {
-                if let Body::Sessions(sessions) = bridge.reader.next().await? {
-                    return Ok::<_, HelperError>(sessions);
-                }
-            }
-        };
-        let sessions = tokio::time::timeout(ANSWER, answer)
-            .await
-            .unwrap_or_else(|_| Err(HelperError::Lost("no answer about its sessions".into())))?;
+        let sessions = list_sessions(&mut bridge).await?;
         bridge.goodbye().await?;
-        Ok(sessions.sessions.into_iter().map(fact).collect())
+        Ok(sessions)
     }
-}
-
-fn fact(session: schema::message::Session) -> SessionFact {
-    let plain = |text: String| text.chars().filter(|c| !c.is_control()).take(200).collect();
-    let state = match session.state.as_str() {
-        "waiting" => SessionState::Waiting,
-        "quiet" => SessionState::Quiet,
-        "ended" => SessionState::Ended,
-        // A word of a newer helper: the safe reading is that it works.
-        _ => SessionState::Working,
-    };
-    SessionFact { name: plain(session.name), state, evidence: plain(session.evidence) }
 }

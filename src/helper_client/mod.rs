@@ -6,12 +6,16 @@ mod bridge;
 mod door;
 mod embedded;
 mod exec;
+mod sessions;
 
 pub use bootstrap::{Installed, bootstrap};
 pub use bridge::{Bridge, Purpose, connect};
 pub use door::{Door, HelperDoor};
 pub use embedded::{HelperDirError, Helpers};
 pub use exec::{ExecError, ExecRequest, Streams, run as exec};
+pub use sessions::{
+    LogError, NewSession, list_sessions, new_session, read_log, signal_session, verdict,
+};
 
 use crate::model::Architecture;
 use crate::transport::TransportError;
@@ -51,6 +55,9 @@ pub enum HelperError {
     /// The upload did not arrive whole, or does not run there.
     #[error("the helper could not be installed: {0}")]
     Install(String),
+    /// The machine said no.
+    #[error("{0}")]
+    Refused(String),
     /// The stream broke or made no sense.
     #[error("the connection to the machine was lost: {0}")]
     Lost(String),

@@ -130,8 +130,8 @@ pub struct Machine {
     pub architecture: Option<Architecture>,
 }
 
-/// A session's state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// A session's state, the busiest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionState {
     /// Must not be ended or frozen.
@@ -153,6 +153,57 @@ pub struct SessionFact {
     pub state: SessionState,
     /// Why it is in that state.
     pub evidence: String,
+    /// Its program and arguments.
+    #[serde(default)]
+    pub command: String,
+    /// Process id of its program on the machine, while it runs.
+    #[serde(default)]
+    pub pid: Option<u32>,
+    /// When it started, by the machine's clock.
+    #[serde(default)]
+    pub started_at: Timestamp,
+    /// When it ended, by the machine's clock.
+    #[serde(default)]
+    pub ended_at: Option<Timestamp>,
+    /// The exit code of its program.
+    #[serde(default)]
+    pub code: Option<i32>,
+    /// The signal that killed its program.
+    #[serde(default)]
+    pub signal: Option<i32>,
+}
+
+impl SessionFact {
+    /// A session of which only this much is known.
+    pub fn new(name: &str, state: SessionState, evidence: &str) -> Self {
+        Self {
+            name: name.into(),
+            state,
+            evidence: evidence.into(),
+            command: String::new(),
+            pid: None,
+            started_at: Timestamp(0),
+            ended_at: None,
+            code: None,
+            signal: None,
+        }
+    }
+}
+
+/// What a machine's helper says about stopping it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleVerdict {
+    /// It may be stopped.
+    pub stop: bool,
+    /// Why, or what keeps it awake.
+    pub why: String,
+    /// How long nothing has worked, in seconds.
+    pub idle_for: u64,
+}
+
+/// The busiest of some sessions, which is what a stopped machine is remembered by.
+pub fn busiest(sessions: &[SessionFact]) -> Option<SessionState> {
+    sessions.iter().map(|session| session.state).min()
 }
 
 #[cfg(test)]

@@ -10,7 +10,9 @@ mod span;
 
 pub use ability::{Abilities, Architecture, IdleStopBy, KeySpec, KindSpec, Limit, Resize};
 pub use listing::{Listing, MachineSpec, Question, Survey};
-pub use machine::{Machine, MachineState, Mark, MarkError, SessionFact, SessionState};
+pub use machine::{
+    IdleVerdict, Machine, MachineState, Mark, MarkError, SessionFact, SessionState, busiest,
+};
 pub(crate) use name::hex;
 pub use name::{AccountName, FleetId, HostName, MachineId, NameError, Nonce};
 pub use size::{Bytes, Preset, Size, SizeError};

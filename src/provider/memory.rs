@@ -15,8 +15,9 @@ use crate::config::Account;
 use crate::files::Folders;
 use crate::helper_client::{Door, HelperError};
 use crate::model::{
-    Abilities, AccountName, Architecture, FleetId, IdleStop, IdleStopBy, KeySpec, KindSpec, Limit,
-    Listing, Machine, MachineId, MachineSpec, MachineState, Mark, Question, Resize, Size, Survey,
+    Abilities, AccountName, Architecture, FleetId, IdleStop, IdleStopBy, IdleVerdict, KeySpec,
+    KindSpec, Limit, Listing, Machine, MachineId, MachineSpec, MachineState, Mark, Question,
+    Resize, Size, Span, Survey,
 };
 use crate::plan::SessionsFact;
 use crate::transport::{ChildTransport, Transport};
@@ -364,6 +365,7 @@ struct DoorInner {
     installed: BTreeSet<MachineId>,
     failures: usize,
     asked: usize,
+    verdicts: BTreeMap<MachineId, IdleVerdict>,
 }
 
 impl MemoryDoor {
@@ -374,6 +376,11 @@ impl MemoryDoor {
     /// Says what a machine's helper answers about its sessions from now on.
     pub fn sessions_are(&self, id: &MachineId, fact: SessionsFact) {
         self.inner().sessions.insert(id.clone(), fact);
+    }
+
+    /// Says what a machine's helper answers about stopping it from now on.
+    pub fn verdict_is(&self, id: &MachineId, verdict: IdleVerdict) {
+        self.inner().verdicts.insert(id.clone(), verdict);
     }
 
     /// Lets the next bootstraps fail.
@@ -418,5 +425,16 @@ impl Door for MemoryDoor {
         } else {
             SessionsFact::NoHelper
         })
+    }
+
+    async fn verdict(
+        &self,
+        _: &dyn Provider,
+        machine: &Machine,
+        _: Span,
+        _: Span,
+    ) -> Result<IdleVerdict, HelperError> {
+        let verdict = self.inner().verdicts.get(&machine.id).cloned();
+        verdict.ok_or(HelperError::NotInstalled)
     }
 }

@@ -177,8 +177,7 @@ async fn work_begun_since_the_plan_blocks_the_step() {
     let none = "fleet = \"bench\"\n";
     let (plan, _) = case.plan(none, &Policy::default()).await;
     assert_eq!(plan.hosts[0].action, Action::Destroy);
-    let session =
-        SessionFact { name: "main".into(), state: SessionState::Working, evidence: "cpu".into() };
+    let session = SessionFact::new("main", SessionState::Working, "cpu");
     case.door.sessions_are(&case.machine().id, SessionsFact::Read(vec![session]));
     let outcome = case.apply_plan(none, &plan, &Stop::never()).await;
     assert!(matches!(outcome.failures[0].error, StepError::WorkBegan(_)));

@@ -55,7 +55,7 @@ impl Case {
     }
 
     fn work(&self, state: SessionState) {
-        let session = SessionFact { name: "main".into(), state, evidence: "cpu".into() };
+        let session = SessionFact::new("main", state, "cpu");
         self.door.sessions_are(&self.machine().id, SessionsFact::Read(vec![session]));
     }
 }

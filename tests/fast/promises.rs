@@ -145,7 +145,7 @@ async fn history(happenings: Vec<Happening>) -> Result<(), TestCaseError> {
                 }
             }
             Happening::Work(n, state) => {
-                let session = SessionFact { name: "s".into(), state, evidence: String::new() };
+                let session = SessionFact::new("s", state, "");
                 let fact = SessionsFact::Read(vec![session]);
                 if let Some(id) = &nth(n) {
                     case.door.sessions_are(id, fact.clone());

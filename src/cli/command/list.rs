@@ -9,7 +9,7 @@ use crate::cli::error::CliError;
 use crate::cli::open::open;
 use crate::cli::render;
 use crate::cli::ui::Ui;
-use crate::plan::{Policy, plan};
+use crate::plan::Policy;
 
 pub(crate) async fn list(
     ui: &Ui,
@@ -22,7 +22,7 @@ pub(crate) async fn list(
     let policy = Policy::default();
     let observed = fleet.observe(config, &policy).await;
     // The provisional plan says all that a list shows; nobody is asked more for it.
-    let (plan, _) = plan(config, &fleet.id, &observed, &policy);
+    let plan = fleet.glance(config, &observed, &policy);
     let text = if args.json {
         render::list::json(config, &plan)
     } else {

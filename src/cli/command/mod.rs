@@ -7,4 +7,5 @@ pub(super) mod init;
 pub(super) mod list;
 pub(super) mod plan;
 pub(super) mod schema;
+pub(super) mod session;
 pub(super) mod trust;

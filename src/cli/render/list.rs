@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::table;
 use crate::cli::ui::{Paper, Tone};
 use crate::config::{Config, Host};
 use crate::plan::{Action, HostPlan, Plan, Reason};
@@ -23,7 +24,7 @@ fn remark(entry: &HostPlan) -> String {
     match entry.action {
         Action::None => String::new(),
         Action::Blocked | Action::Unknown => entry.reason.to_string(),
-        action => format!("apply would {}", action.word()),
+        action => format!("to {}", action.word()),
     }
 }
 
@@ -41,32 +42,22 @@ pub(crate) fn table(config: &Config, plan: &Plan, paper: Paper) -> String {
     if rows.is_empty() {
         return "no hosts; begin with: simstim host create local dev\n".into();
     }
-    let cells: Vec<[String; 6]> =
-        std::iter::once(["NAME", "PROVIDER", "STATE", "IDLE STOP", "SIZE", ""].map(String::from))
-            .chain(rows.iter().map(|(host, entry)| {
-                let size = entry.machine.as_ref().map(|machine| machine.size).unwrap_or_default();
-                let size = size.or(host.size);
-                [
-                    host.name.to_string(),
-                    host.account.to_string(),
-                    state(entry).into(),
-                    host.idle_stop.to_string(),
-                    if size.is_empty() { "-".into() } else { size.to_string() },
-                    remark(entry),
-                ]
-            }))
-            .collect();
-    let widths: Vec<usize> = (0..6)
-        .map(|column| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+    let head = ["NAME", "PROVIDER", "STATE", "IDLE STOP", "SIZE", ""].map(String::from);
+    let cells: Vec<Vec<String>> = std::iter::once(head.to_vec())
+        .chain(rows.iter().map(|(host, entry)| {
+            let size = entry.machine.as_ref().map(|machine| machine.size).unwrap_or_default();
+            let size = size.or(host.size);
+            vec![
+                host.name.to_string(),
+                host.account.to_string(),
+                state(entry).into(),
+                host.idle_stop.to_string(),
+                if size.is_empty() { "-".into() } else { size.to_string() },
+                remark(entry),
+            ]
+        }))
         .collect();
-    let mut text = String::new();
-    for (index, row) in cells.iter().enumerate() {
-        let parts = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        let line = parts.collect::<Vec<_>>().join("  ");
-        let line = line.trim_end().to_owned();
-        let line = if index == 0 { paper.paint(Tone::Dim, line) } else { line };
-        writeln!(text, "{line}").expect("a string takes text");
-    }
+    let mut text = table::render(&cells, paper);
     for stray in &plan.strays {
         writeln!(text, "stray: {} on {} ({})", stray.name, stray.account, stray.why)
             .expect("a string takes text");

@@ -4,3 +4,5 @@ pub(crate) mod diagnostics;
 pub(crate) mod list;
 pub(crate) mod plan;
 pub(crate) mod progress;
+pub(crate) mod sessions;
+pub(crate) mod table;

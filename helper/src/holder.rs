@@ -1,0 +1,506 @@
+//! The holder: keeps one session's terminal, its log and its facts, for as long as its program runs.
+//!
+//! It has no controlling terminal, no open stream to whoever started it, and a socket in the
+//! session's folder for this user alone. It sleeps unless the program prints or somebody asks.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, ioctl_tiocsctty, kill_process_group, pidfd_open, setsid,
+};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Winsize, tcgetpgrp, tcsetwinsize};
+use rustix::time::{ClockId, clock_gettime};
+use schema::frame::{Decoder, Encoder};
+use schema::message::{Body, Done, Failed, NewSession, Session, Sessions, SignalSession};
+
+use crate::bridge::set_nonblocking;
+use crate::log::LogWriter;
+use crate::place::Place;
+use crate::processes::{self, Process};
+use crate::state::{self, Facts, Report};
+use crate::{marks, sessions};
+
+/// How often CPU is sampled, so that "lately" means the last one or two of these.
+const SAMPLE: Duration = Duration::from_secs(10);
+/// From a hang-up to a kill.
+const GRACE: Duration = Duration::from_secs(5);
+/// After the program's end: output is complete when none came for so long.
+const SILENCE: Duration = Duration::from_millis(50);
+/// And at the latest after so long, whatever its children still print.
+const DRAIN: Duration = Duration::from_secs(1);
+/// Clients at once; one more is turned away.
+const CLIENTS: usize = 16;
+
+/// Since boot, sleep included.
+pub(crate) fn now() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+fn wall() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Runs a holder. What it prints before its program runs is for who started it: `ok`, or why not.
+pub(crate) fn run(place: &Place, name: &str) -> Result<(), String> {
+    let mut stdout = std::io::stdout();
+    match Holder::start(place, name) {
+        Ok(holder) => {
+            let _ = writeln!(stdout, "ok").and_then(|()| stdout.flush());
+            let_go();
+            holder.hold();
+            Ok(())
+        }
+        Err(why) => {
+            let _ = writeln!(stdout, "{why}");
+            Err(why)
+        }
+    }
+}
+
+/// Gives up the streams of who started us: a transport waits for them.
+fn let_go() {
+    if let Ok(null) = open("/dev/null", OFlags::RDWR, Mode::empty()) {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
+/// Becomes a session's program: a new terminal session on this process's stdin, then the program.
+pub(crate) fn become_program(words: &[OsString]) -> String {
+    use std::os::unix::process::CommandExt as _;
+    let Some((program, arguments)) = words.split_first() else { return "no program".into() };
+    if let Err(error) = setsid().and_then(|_| ioctl_tiocsctty(std::io::stdin())) {
+        return format!("no terminal: {error}");
+    }
+    let error = Command::new(program).args(arguments).exec();
+    format!("cannot start `{}`: {error}", program.to_string_lossy())
+}
+
+struct Holder {
+    name: String,
+    folder: PathBuf,
+    _lock: File,
+    child: Child,
+    exit: Option<OwnedFd>,
+    terminal: OwnedFd,
+    /// The program's side, kept open: a program may close and open its terminal as it likes.
+    _slave: OwnedFd,
+    listener: UnixListener,
+    clients: Vec<Client>,
+    log: LogWriter,
+    argv: Vec<String>,
+    started_at: u64,
+    busy_lease: Duration,
+    /// CPU time and when it was taken: the last but one sample, and the last.
+    samples: [(Duration, Duration); 2],
+    last_life: Duration,
+    kill_at: Option<Duration>,
+}
+
+struct Client {
+    stream: UnixStream,
+    decoder: Decoder,
+    encoder: Encoder,
+}
+
+impl Holder {
+    fn start(place: &Place, name: &str) -> Result<Self, String> {
+        let spec = read_spec()?;
+        let _ = setsid();
+        rustix::process::umask(Mode::from_raw_mode(0o077));
+        let folder = sessions::find(place, name)?;
+        let failed = |what: &str| {
+            let what = what.to_owned();
+            move |error: std::io::Error| format!("cannot {what}: {error}")
+        };
+        let lock = File::create(folder.join("lock")).map_err(failed("write in its folder"))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| format!("there is a session `{name}` already"))?;
+        let argv = command(&spec);
+        runnable(&argv, &spec)?;
+        let (terminal, slave) =
+            terminal(&spec).map_err(|error| format!("cannot open a terminal: {error}"))?;
+        let child = spawn(place, name, &spec, &argv, &slave)
+            .map_err(failed("start a program in a terminal"))?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let listener = listen(&folder).map_err(failed("open its socket"))?;
+        set_nonblocking(terminal.as_fd()).map_err(failed("use its terminal"))?;
+        let shown: Vec<String> =
+            argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let holder = Self {
+            name: name.into(),
+            log: LogWriter::new(&folder),
+            folder,
+            _lock: lock,
+            exit: pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
+            child,
+            terminal,
+            _slave: slave,
+            listener,
+            clients: Vec::new(),
+            argv: shown,
+            started_at: wall(),
+            busy_lease: Duration::from_secs(if spec.busy_lease == 0 {
+                3600
+            } else {
+                spec.busy_lease
+            }),
+            samples: [(Duration::ZERO, now()); 2],
+            last_life: now(),
+            kill_at: None,
+        };
+        let meta = format!(
+            "pid {}\nstarted {}\ncommand {}\n",
+            holder.child.id(),
+            holder.started_at,
+            one_line(&holder.argv.join(" "))
+        );
+        fs::write(holder.folder.join("meta"), meta).map_err(failed("write in its folder"))?;
+        Ok(holder)
+    }
+
+    fn hold(mut self) {
+        let mut over: Option<Duration> = None;
+        loop {
+            let time = now();
+            if self.kill_at.is_some_and(|at| time >= at) {
+                self.kill_at = None;
+                self.signal_all(Signal::KILL);
+            }
+            if time >= self.samples[1].1 + SAMPLE {
+                self.sample();
+            }
+            if over.is_none() && matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                over = Some(time);
+            }
+            let printed = self.turn(self.deadline(over.is_some()));
+            if over.is_some_and(|since| !printed || time >= since + DRAIN) {
+                break;
+            }
+        }
+        self.write_end();
+    }
+
+    fn deadline(&self, over: bool) -> Duration {
+        if over {
+            return now() + SILENCE;
+        }
+        let mut deadline = self.samples[1].1 + SAMPLE;
+        if let Some(kill_at) = self.kill_at {
+            deadline = deadline.min(kill_at);
+        }
+        // Without a pidfd (before Linux 5.3) the end is looked for.
+        if self.exit.is_none() {
+            deadline.min(now() + Duration::from_millis(200))
+        } else {
+            deadline
+        }
+    }
+
+    /// Waits for something to do and does it; returns whether the program printed.
+    fn turn(&mut self, deadline: Duration) -> bool {
+        let timeout = Timespec::try_from(deadline.saturating_sub(now())).ok();
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(self.terminal.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
+        ];
+        fds.extend(self.clients.iter().map(|client| PollFd::new(&client.stream, PollFlags::IN)));
+        let clients = self.clients.len();
+        if let Some(exit) = &self.exit {
+            fds.push(PollFd::new(exit, PollFlags::IN));
+        }
+        if poll(&mut fds, timeout.as_ref()).is_err() {
+            return false;
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        drop(fds);
+        for index in (0..clients).rev().filter(|index| ready[2 + index]) {
+            if !self.serve(index) {
+                self.clients.remove(index);
+            }
+        }
+        if ready[1] {
+            self.accept();
+        }
+        ready[0] && self.read_terminal()
+    }
+
+    /// Logs what the program printed, if it did.
+    fn read_terminal(&mut self) -> bool {
+        let mut buffer = vec![0; 64 * 1024];
+        let read = rustix::io::read(&self.terminal, &mut buffer).unwrap_or(0);
+        if read > 0 {
+            self.log.append(&buffer[..read]);
+            self.last_life = now();
+        }
+        read > 0
+    }
+
+    fn accept(&mut self) {
+        let Ok((stream, _)) = self.listener.accept() else { return };
+        if self.clients.len() >= CLIENTS || set_nonblocking(stream.as_fd()).is_err() {
+            return;
+        }
+        self.clients.push(Client {
+            stream,
+            decoder: Decoder::default(),
+            encoder: Encoder::default(),
+        });
+    }
+
+    /// Reads and answers a client; `false` where it is done or broken.
+    fn serve(&mut self, index: usize) -> bool {
+        let mut buffer = [0; 4096];
+        let client = &mut self.clients[index];
+        let read = match client.stream.read(&mut buffer) {
+            Ok(0) => return false,
+            Ok(read) => read,
+            Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
+        };
+        client.decoder.push(&buffer[..read]);
+        loop {
+            let message = self.clients[index].decoder.next_message();
+            let Ok(message) = message else { return false };
+            let Some(body) = message else { return true };
+            let answer = self.answer(body);
+            let mut bytes = Vec::new();
+            let client = &mut self.clients[index];
+            // An answer is far smaller than a socket's buffer; who does not read is let go.
+            let sent = client.encoder.encode(answer, &mut bytes).is_ok()
+                && client.stream.write_all(&bytes).is_ok();
+            if !sent {
+                return false;
+            }
+        }
+    }
+
+    fn answer(&mut self, body: Body) -> Body {
+        match body {
+            Body::Describe(_) => {
+                Body::Sessions(Sessions { sessions: vec![self.describe()], more: false })
+            }
+            Body::SignalSession(SignalSession { number: 0, .. }) => {
+                self.signal_all(Signal::HUP);
+                self.signal_all(Signal::CONT);
+                self.kill_at = Some(now() + GRACE);
+                Body::Done(Done {})
+            }
+            Body::SignalSession(signal) => match Signal::from_named_raw(signal.number) {
+                Some(signal) => {
+                    self.signal_all(signal);
+                    Body::Done(Done {})
+                }
+                None => failed("there is no such signal"),
+            },
+            _ => failed("a holder does not know this"),
+        }
+    }
+
+    /// Signals every process group of the session.
+    fn signal_all(&self, signal: Signal) {
+        let all = processes::all();
+        let mut groups: Vec<i32> = self.tree(&all).iter().map(|process| process.group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        for group in groups.into_iter().filter_map(Pid::from_raw) {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
+    fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(0)
+    }
+
+    fn tree<'a>(&self, all: &'a [Process]) -> Vec<&'a Process> {
+        processes::tree(all, self.pid())
+    }
+
+    /// Takes a sample of CPU, and notes when there was some.
+    fn sample(&mut self) {
+        let cpu = self.cpu(&processes::all());
+        let before = self.samples[1].0;
+        if cpu.saturating_sub(before) >= Duration::from_millis(100) {
+            self.last_life = now();
+        }
+        self.samples = [self.samples[1], (cpu, now())];
+    }
+
+    fn cpu(&self, all: &[Process]) -> Duration {
+        self.tree(all).iter().map(|process| process.cpu).sum()
+    }
+
+    fn describe(&self) -> Session {
+        let (state, evidence) = state::decide(&self.facts());
+        Session {
+            name: self.name.clone(),
+            state: state.word().into(),
+            evidence,
+            pid: self.child.id(),
+            started_at: self.started_at,
+            command: one_line(&self.argv.join(" ")),
+            ..Session::default()
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        let all = processes::all();
+        let (before, at) = self.samples[0];
+        let program = self.argv.first().filter(|_| !state::is_waiting_shell(&self.argv));
+        let base = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
+        Facts {
+            report: self.report(),
+            cpu: (self.cpu(&all).saturating_sub(before), now().saturating_sub(at)),
+            program: program.map(base),
+            foreground: self.foreground(&all),
+            silent: now().saturating_sub(self.last_life),
+            busy_lease: self.busy_lease,
+        }
+    }
+
+    /// What runs in the foreground, unless that is the program itself.
+    fn foreground(&self, all: &[Process]) -> Option<String> {
+        let group = tcgetpgrp(&self.terminal).ok()?.as_raw_nonzero().get();
+        let named = all.iter().find(|process| process.pid == group);
+        let named = named.or_else(|| all.iter().find(|process| process.group == group));
+        named.filter(|_| group != self.pid()).map(|process| process.name.clone())
+    }
+
+    fn report(&self) -> Option<Report> {
+        let mark = marks::read_mark(&self.folder)?;
+        let process = processes::read(mark.pid);
+        Some(Report {
+            working: mark.working,
+            age: now().checked_sub(mark.at)?,
+            alive: process.is_some_and(|process| process.started == mark.started),
+        })
+    }
+
+    fn write_end(&mut self) {
+        let status = self.child.try_wait().ok().flatten();
+        let words = match status.map(|status| (status.code(), status.signal())) {
+            Some((Some(code), _)) => format!("code {code} {}\n", wall()),
+            Some((None, Some(signal))) => format!("signal {signal} {}\n", wall()),
+            _ => return,
+        };
+        let _ = fs::write(self.folder.join("ended"), words);
+        let _ = fs::remove_file(self.folder.join("sock"));
+    }
+}
+
+fn failed(reason: &str) -> Body {
+    Body::Failed(Failed { reason: reason.into(), not_found: false })
+}
+
+fn read_spec() -> Result<NewSession, String> {
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().take(1 << 20).read_to_end(&mut bytes);
+    read.map_err(|error| error.to_string())?;
+    let mut decoder = Decoder::default();
+    decoder.push(&bytes);
+    match decoder.next_message() {
+        Ok(Some(Body::NewSession(spec))) => Ok(spec),
+        _ => Err("the holder was not told what to hold".into()),
+    }
+}
+
+/// The words to run: the command, or the user's login shell.
+fn command(spec: &NewSession) -> Vec<OsString> {
+    if spec.argv.is_empty() {
+        return vec![Place::shell().into(), "-l".into()];
+    }
+    spec.argv.iter().map(|word| OsString::from_vec(word.clone())).collect()
+}
+
+/// Says before anything is made that a program is not there.
+fn runnable(argv: &[OsString], spec: &NewSession) -> Result<(), String> {
+    let Some(program) = argv.first() else { return Err("no program was named".into()) };
+    let path = Path::new(program);
+    let variable = spec.env.iter().find(|variable| variable.name == "PATH");
+    let search = variable.map(|variable| variable.value.clone().into());
+    let search = search.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    let there = match path.components().count() {
+        1 => std::env::split_paths(&search).any(|folder| folder.join(path).is_file()),
+        // Relative to a folder that only the program will be in: it tells by itself.
+        _ => path.is_relative() || path.is_file(),
+    };
+    match there {
+        true => Ok(()),
+        false => Err(format!("cannot start `{}`: there is no such program", path.display())),
+    }
+}
+
+fn terminal(spec: &NewSession) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags)?;
+    grantpt(&master)?;
+    unlockpt(&master)?;
+    let side = |wanted: u32, usual: u16| match u16::try_from(wanted) {
+        Ok(0) | Err(_) => usual,
+        Ok(size) => size,
+    };
+    let (ws_row, ws_col) = (side(spec.rows, 24), side(spec.columns, 80));
+    tcsetwinsize(&master, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 })?;
+    let slave = ioctl_tiocgptpeer(&master, flags)?;
+    Ok((master, slave))
+}
+
+fn spawn(
+    place: &Place,
+    name: &str,
+    spec: &NewSession,
+    argv: &[OsString],
+    slave: &OwnedFd,
+) -> std::io::Result<Child> {
+    let stream = || slave.try_clone().map(Stdio::from);
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("terminal").args(argv);
+    for (variable, value) in [("TERM", "xterm-256color"), ("COLORTERM", "truecolor")] {
+        command.env(variable, value);
+    }
+    if std::env::var_os("LANG").is_none() {
+        command.env("LANG", "C.UTF-8");
+    }
+    // So that hooks of agents find `simstim-host mark`.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([place.folder().join("bin")]);
+    if let Ok(path) = std::env::join_paths(folders) {
+        command.env("PATH", path);
+    }
+    command
+        .env("SIMSTIM_SESSION", name)
+        .envs(spec.env.iter().map(|variable| (&variable.name, &variable.value)))
+        .current_dir(place.home().join(OsString::from_vec(spec.directory.clone())))
+        .stdin(stream()?)
+        .stdout(stream()?)
+        .stderr(stream()?)
+        .spawn()
+}
+
+fn listen(folder: &Path) -> std::io::Result<UnixListener> {
+    let opened = File::open(folder)?;
+    let _ = fs::remove_file(folder.join("sock"));
+    // By way of the folder's descriptor: a path may be longer than an address can hold. The umask
+    // makes the socket this user's alone.
+    let listener = UnixListener::bind(format!("/proc/self/fd/{}/sock", opened.as_raw_fd()))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect()
+}

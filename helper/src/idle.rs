@@ -1,0 +1,126 @@
+//! Whether a machine is idle long enough to stop: a pure decision, and the count it keeps.
+//!
+//! The count runs only while checks run: another boot, a clock that went back, or a gap above three
+//! intervals starts it anew, so a machine that slept is not stopped for its sleep.
+
+use std::time::Duration;
+
+use crate::state::short;
+
+/// What keeps a machine awake, or does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Sources of wakefulness, in words.
+    pub(crate) busy: Vec<String>,
+    pub(crate) boot_id: String,
+    /// Since boot, sleep included.
+    pub(crate) now: Duration,
+}
+
+/// The count, as it lies on disk between two checks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) boot_id: String,
+    /// Since when nothing keeps the machine awake.
+    pub(crate) since: Duration,
+    pub(crate) checked: Duration,
+}
+
+/// What is to be done, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) stop: bool,
+    pub(crate) why: String,
+    pub(crate) idle_for: Duration,
+}
+
+/// Decides, and gives the count to keep.
+pub(crate) fn decide(
+    facts: &Facts,
+    before: Option<&Count>,
+    idle_stop: Duration,
+    interval: Duration,
+) -> (Verdict, Count) {
+    let now = facts.now;
+    let goes_on = before.filter(|count| {
+        let gap = now.checked_sub(count.checked);
+        count.boot_id == facts.boot_id && gap.is_some_and(|gap| gap <= 3 * interval)
+    });
+    let since = match goes_on {
+        Some(count) if facts.busy.is_empty() => count.since,
+        _ => now,
+    };
+    let count = Count { boot_id: facts.boot_id.clone(), since, checked: now };
+    let idle_for = now.saturating_sub(since);
+    let (stop, why) = if !facts.busy.is_empty() {
+        (false, facts.busy.join("; "))
+    } else if idle_for >= idle_stop {
+        (true, format!("nothing worked for {}", short(idle_for)))
+    } else {
+        (false, format!("idle for {} of {}", short(idle_for), short(idle_stop)))
+    };
+    (Verdict { stop, why, idle_for }, count)
+}
+
+impl Count {
+    /// As one line.
+    pub(crate) fn line(&self) -> String {
+        format!("{} {} {}\n", self.boot_id, self.since.as_millis(), self.checked.as_millis())
+    }
+
+    /// From one line; anything else is no count.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [boot_id, since, checked] = words.as_slice() else { return None };
+        let span = |text: &str| text.parse().ok().map(Duration::from_millis);
+        Some(Self { boot_id: (*boot_id).into(), since: span(since)?, checked: span(checked)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+    const CHECK: Duration = Duration::from_secs(15);
+
+    fn facts(seconds: u64, busy: &[&str]) -> Facts {
+        let busy = busy.iter().map(|text| (*text).into()).collect();
+        Facts { busy, boot_id: "b".into(), now: Duration::from_secs(seconds) }
+    }
+
+    /// Checks at these seconds; returns when it says stop.
+    fn run(checks: &[(u64, &[&str])]) -> Option<u64> {
+        let mut count = None;
+        for (second, busy) in checks {
+            let (verdict, next) = decide(&facts(*second, busy), count.as_ref(), MINUTE, CHECK);
+            if verdict.stop {
+                return Some(*second);
+            }
+            count = Count::parse(&next.line());
+            assert_eq!(count, Some(next), "the count survives the disk");
+        }
+        None
+    }
+
+    #[test]
+    fn the_count_runs_from_the_last_work() {
+        assert_eq!(run(&[(0, &[]), (15, &[]), (30, &[]), (45, &[]), (60, &[])]), Some(60));
+        assert_eq!(run(&[(0, &[]), (15, &["x"]), (30, &[]), (45, &[]), (60, &[])]), None);
+    }
+
+    #[test]
+    fn a_gap_or_a_clock_that_goes_back_starts_it_anew() {
+        assert_eq!(run(&[(0, &[]), (15, &[]), (61, &[])]), None, "a gap of 46 s");
+        assert_eq!(run(&[(0, &[]), (45, &[]), (90, &[])]), Some(90), "a gap of 45 s");
+        assert_eq!(run(&[(100, &[]), (90, &[]), (130, &[])]), None);
+    }
+
+    #[test]
+    fn another_boot_starts_it_anew() {
+        let (_, count) = decide(&facts(100, &[]), None, MINUTE, CHECK);
+        let later = Facts { boot_id: "c".into(), ..facts(110, &[]) };
+        let old = Count { since: Duration::ZERO, ..count };
+        assert!(!decide(&later, Some(&old), MINUTE, CHECK).0.stop);
+    }
+}

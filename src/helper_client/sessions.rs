@@ -1,0 +1,209 @@
+//! Sessions over a bridge: new, list, logs, signals; and the idle verdict.
+
+use std::time::Duration;
+
+use schema::message::{
+    Body, CheckIdle, Credit, LOG, ListSessions, NewSession as NewSessionMessage, Ping, ReadLog,
+    SignalSession, Variable, WINDOW,
+};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::HelperError;
+use super::bridge::Bridge;
+use crate::model::{IdleVerdict, SessionFact, SessionState, Span, Timestamp};
+
+/// For an answer of a helper that said hello. A holder that must start takes the longest.
+const ANSWER: Duration = Duration::from_secs(15);
+/// As in the protocol: six missed ones end a bridge.
+const PING: Duration = Duration::from_secs(5);
+
+/// A session to start.
+#[derive(Debug, Clone, Default)]
+pub struct NewSession {
+    /// Its name; `None` lets the helper choose one after the program.
+    pub name: Option<String>,
+    /// The program and its arguments; empty is the user's login shell.
+    pub argv: Vec<Vec<u8>>,
+    /// Variables on top of the machine's own.
+    pub env: Vec<(String, String)>,
+    /// Lines and columns of its terminal; `None` is 24 by 80.
+    pub size: Option<(u16, u16)>,
+    /// How long its program counts as working after its last sign of life.
+    pub busy_lease: Option<Span>,
+}
+
+/// Starts a session and gives its name.
+///
+/// # Errors
+/// [`HelperError::Refused`] with the machine's word, such as a name that is taken.
+pub async fn new_session(bridge: &mut Bridge, session: NewSession) -> Result<String, HelperError> {
+    let (rows, columns) = session.size.unwrap_or((24, 80));
+    let env = session.env.into_iter().map(|(name, value)| Variable { name, value }).collect();
+    let message = NewSessionMessage {
+        name: session.name.unwrap_or_default(),
+        argv: session.argv,
+        env,
+        directory: Vec::new(),
+        rows: rows.into(),
+        columns: columns.into(),
+        busy_lease: session.busy_lease.map_or(0, |span| span.0.as_secs()),
+    };
+    match ask(bridge, Body::NewSession(message)).await? {
+        Body::SessionStarted(started) => Ok(plain(&started.name)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Every session of the machine, ended ones included, in the order of their starts.
+pub async fn list_sessions(bridge: &mut Bridge) -> Result<Vec<SessionFact>, HelperError> {
+    bridge.writer.send(Body::ListSessions(ListSessions {})).await?;
+    let mut sessions = Vec::new();
+    loop {
+        match answer(bridge).await? {
+            Body::Sessions(part) => {
+                sessions.extend(part.sessions.iter().map(fact));
+                if !part.more {
+                    return Ok(sessions);
+                }
+            }
+            other => return Err(unexpected(&other)),
+        }
+    }
+}
+
+/// Signals a session's processes; `None` hangs up first and kills 5 s later.
+pub async fn signal_session(
+    bridge: &mut Bridge,
+    name: &str,
+    signal: Option<i32>,
+) -> Result<(), HelperError> {
+    let message = SignalSession { name: name.into(), number: signal.unwrap_or(0) };
+    match ask(bridge, Body::SignalSession(message)).await? {
+        Body::Done(_) => Ok(()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks whether the machine is idle long enough to stop.
+pub async fn verdict(
+    bridge: &mut Bridge,
+    idle_stop: Span,
+    interval: Span,
+) -> Result<IdleVerdict, HelperError> {
+    let check = CheckIdle { idle_stop: idle_stop.0.as_secs(), interval: interval.0.as_secs() };
+    match ask(bridge, Body::CheckIdle(check)).await? {
+        Body::Verdict(verdict) => Ok(IdleVerdict {
+            stop: verdict.stop,
+            why: plain(&verdict.why),
+            idle_for: verdict.idle_for,
+        }),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Copies what is kept of a session's output to `target`, with `follow` until the session ends.
+/// Returns the offset of the first byte that was kept.
+pub async fn read_log(
+    bridge: &mut Bridge,
+    name: &str,
+    follow: bool,
+    target: &mut (dyn AsyncWrite + Send + Unpin),
+) -> Result<u64, LogError> {
+    let request = ReadLog { name: name.into(), follow };
+    let start = match ask(bridge, Body::ReadLog(request)).await? {
+        Body::LogStart(start) => start.offset,
+        other => return Err(unexpected(&other).into()),
+    };
+    let mut limit = start.saturating_add(WINDOW);
+    bridge.writer.send(Body::Credit(Credit { stream: LOG, limit })).await?;
+    let mut ping = interval(PING);
+    ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let body = tokio::select! {
+            body = bridge.reader.next() => body?,
+            _ = ping.tick() => {
+                bridge.writer.send(Body::Ping(Ping {})).await?;
+                continue;
+            }
+        };
+        match body {
+            Body::Data(data) if data.stream == LOG => {
+                target.write_all(&data.bytes).await.map_err(LogError::Target)?;
+                target.flush().await.map_err(LogError::Target)?;
+                let end = data.offset.saturating_add(data.bytes.len() as u64);
+                if end.saturating_add(WINDOW / 2) > limit {
+                    limit = end.saturating_add(WINDOW);
+                    bridge.writer.send(Body::Credit(Credit { stream: LOG, limit })).await?;
+                }
+            }
+            Body::Eof(eof) if eof.stream == LOG => return Ok(start),
+            Body::Pong(_) => {}
+            other => return Err(unexpected(&other).into()),
+        }
+    }
+}
+
+/// Why a log could not be copied to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The machine.
+    #[error(transparent)]
+    Helper(#[from] HelperError),
+    /// Who reads it.
+    #[error("cannot write the log")]
+    Target(#[source] std::io::Error),
+}
+
+async fn ask(bridge: &mut Bridge, question: Body) -> Result<Body, HelperError> {
+    bridge.writer.send(question).await?;
+    answer(bridge).await
+}
+
+/// The next answer; a refusal is an error.
+async fn answer(bridge: &mut Bridge) -> Result<Body, HelperError> {
+    let next = async {
+        loop {
+            match bridge.reader.next().await? {
+                Body::Pong(_) => {}
+                Body::Failed(failed) => return Err(HelperError::Refused(plain(&failed.reason))),
+                body => return Ok(body),
+            }
+        }
+    };
+    tokio::time::timeout(ANSWER, next)
+        .await
+        .unwrap_or_else(|_| Err(HelperError::Lost(format!("no answer for {} s", ANSWER.as_secs()))))
+}
+
+fn unexpected(body: &Body) -> HelperError {
+    let name = format!("{body:?}");
+    let name = name.split('(').next().unwrap_or_default();
+    HelperError::Lost(format!("the helper answered with `{name}`, which was not asked for"))
+}
+
+/// Text of a machine, fit for a terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(2000).collect()
+}
+
+fn fact(session: &schema::message::Session) -> SessionFact {
+    let state = match session.state.as_str() {
+        "waiting" => SessionState::Waiting,
+        "quiet" => SessionState::Quiet,
+        "ended" => SessionState::Ended,
+        // A word of a newer helper: the safe reading is that it works.
+        _ => SessionState::Working,
+    };
+    SessionFact {
+        name: plain(&session.name),
+        state,
+        evidence: plain(&session.evidence),
+        command: plain(&session.command),
+        pid: Some(session.pid).filter(|pid| *pid > 0),
+        started_at: Timestamp(session.started_at),
+        ended_at: session.ended_at.map(Timestamp),
+        code: session.code,
+        signal: session.signal,
+    }
+}
