@@ -15,7 +15,9 @@ use crate::helper_client::{
     Bridge, Door, HelperDoor, HelperError, Helpers, Purpose, bootstrap, connect,
 };
 use crate::history::{self, IntentLog};
-use crate::model::{AccountName, FleetId, HostName, Machine, MachineState, Timestamp, busiest};
+use crate::model::{
+    AccountName, FleetId, HostName, IdleVerdict, Machine, MachineState, Span, Timestamp, busiest,
+};
 use crate::observe::{World, observe, settle};
 use crate::plan::{
     AccountFact, HostPlan, Observed, Plan, Policy, SessionsFact, StepKind, graph, plan,
@@ -157,7 +159,8 @@ impl Computer {
             return Err(FleetError::NotTrusted { path, keys });
         }
         let log = IntentLog::open(&self.folders.state, &id)?;
-        let accounts = self.accounts(config, &log);
+        let mut accounts = self.accounts(config, &log);
+        self.resolve_commands(&mut accounts, &path);
         let world = World {
             providers: self.kinds.open(&accounts, &self.folders),
             door: Arc::new(HelperDoor { helpers: self.helpers.clone() }) as Arc<dyn Door>,
@@ -190,6 +193,27 @@ impl Computer {
             }
         }
         accounts
+    }
+
+    /// A relative path in a command is meant from the file's folder, wherever simstim runs.
+    fn resolve_commands(&self, accounts: &mut BTreeMap<AccountName, Account>, file: &Path) {
+        let catalog = self.kinds.catalog();
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        for account in accounts.values_mut() {
+            let spec = catalog.iter().find(|spec| spec.kind == account.kind);
+            let commands =
+                spec.into_iter().flat_map(|spec| spec.account_keys).filter(|k| k.is_command);
+            for key in commands {
+                let Some(value) = account.settings.get_mut(key.name) else { continue };
+                let words = serde_json::from_str::<Vec<String>>(value);
+                let Ok([program, rest @ ..]) = words.as_deref() else { continue };
+                if program.contains('/') {
+                    let program = folder.join(program).display().to_string();
+                    let words: Vec<&String> = std::iter::once(&program).chain(rest).collect();
+                    *value = serde_json::to_string(&words).expect("words print");
+                }
+            }
+        }
     }
 
     /// Takes the lock for editing a file. It dies with its process.
@@ -404,6 +428,24 @@ impl Fleet {
             let why = "its account was not opened".into();
             ConnectError::NotUsable { host: machine.mark.host.clone(), why, hints: Vec::new() }
         })
+    }
+
+    /// Asks the helper of a running machine whether it is idle long enough to stop.
+    pub async fn verdict(
+        &self,
+        machine: &Machine,
+        idle_stop: Span,
+        interval: Span,
+    ) -> Result<IdleVerdict, HelperError> {
+        let provider = self.world.providers.get(&machine.account);
+        let provider =
+            provider.ok_or_else(|| HelperError::Lost("its account was not opened".into()))?;
+        self.world.door.verdict(&**provider, machine, idle_stop, interval).await
+    }
+
+    /// Becomes the fleet's only keeper on this computer, or says who is.
+    pub fn lock_keeper(&self) -> Result<Lock, FileError> {
+        Lock::try_take(&self.folder.join("keeper.lock"), "simstim apply --watch")
     }
 
     /// What an apply of this plan installs on machines: helper version and bytes at most.

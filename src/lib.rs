@@ -22,7 +22,8 @@
 //! | 7 | [`observe`] | asks everybody |
 //! | 8 | [`apply`] | carries out a plan |
 //! | 9 | [`fleet`], [`testing`] | all of it, as a library |
-//! | 10 | `cli` | text in, text out |
+//! | 10 | [`keeper`] | the loop behind `apply --watch` |
+//! | 11 | `cli` | text in, text out |
 
 pub mod apply;
 mod cli;
@@ -31,6 +32,7 @@ pub mod files;
 pub mod fleet;
 pub mod helper_client;
 pub mod history;
+pub mod keeper;
 pub mod model;
 pub mod observe;
 pub mod plan;
@@ -40,4 +42,4 @@ pub mod stop;
 pub mod testing;
 pub mod transport;
 
-pub use cli::main;
+pub use cli::{main, main_with};

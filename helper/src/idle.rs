@@ -21,8 +21,9 @@ pub(crate) struct Facts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) boot_id: String,
-    /// Since when nothing keeps the machine awake.
-    pub(crate) since: Duration,
+    /// The first check that found nothing to keep the machine awake; `None` while something does.
+    /// Work that ended between two checks counts to the later one: never too early.
+    pub(crate) since: Option<Duration>,
     pub(crate) checked: Duration,
 }
 
@@ -46,12 +47,10 @@ pub(crate) fn decide(
         let gap = now.checked_sub(count.checked);
         count.boot_id == facts.boot_id && gap.is_some_and(|gap| gap <= 3 * interval)
     });
-    let since = match goes_on {
-        Some(count) if facts.busy.is_empty() => count.since,
-        _ => now,
-    };
+    let goes_on = goes_on.and_then(|count| count.since);
+    let since = facts.busy.is_empty().then(|| goes_on.unwrap_or(now));
     let count = Count { boot_id: facts.boot_id.clone(), since, checked: now };
-    let idle_for = now.saturating_sub(since);
+    let idle_for = since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
     let (stop, why) = if !facts.busy.is_empty() {
         (false, facts.busy.join("; "))
     } else if idle_for >= idle_stop {
@@ -65,7 +64,8 @@ pub(crate) fn decide(
 impl Count {
     /// As one line.
     pub(crate) fn line(&self) -> String {
-        format!("{} {} {}\n", self.boot_id, self.since.as_millis(), self.checked.as_millis())
+        let since = self.since.map_or("-".into(), |since| since.as_millis().to_string());
+        format!("{} {since} {}\n", self.boot_id, self.checked.as_millis())
     }
 
     /// From one line; anything else is no count.
@@ -73,7 +73,8 @@ impl Count {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let [boot_id, since, checked] = words.as_slice() else { return None };
         let span = |text: &str| text.parse().ok().map(Duration::from_millis);
-        Some(Self { boot_id: (*boot_id).into(), since: span(since)?, checked: span(checked)? })
+        let since = if *since == "-" { None } else { Some(span(since)?) };
+        Some(Self { boot_id: (*boot_id).into(), since, checked: span(checked)? })
     }
 }
 
@@ -107,6 +108,10 @@ mod tests {
     fn the_count_runs_from_the_last_work() {
         assert_eq!(run(&[(0, &[]), (15, &[]), (30, &[]), (45, &[]), (60, &[])]), Some(60));
         assert_eq!(run(&[(0, &[]), (15, &["x"]), (30, &[]), (45, &[]), (60, &[])]), None);
+        let busy: [(u64, &[&str]); 6] =
+            [(0, &["x"]), (15, &["x"]), (30, &[]), (45, &[]), (60, &[]), (75, &[])];
+        assert_eq!(run(&busy), None, "work may have ended right before the check at 30 s");
+        assert_eq!(run(&[&busy[..], &[(90, &[])]].concat()), Some(90));
     }
 
     #[test]
@@ -120,7 +125,7 @@ mod tests {
     fn another_boot_starts_it_anew() {
         let (_, count) = decide(&facts(100, &[]), None, MINUTE, CHECK);
         let later = Facts { boot_id: "c".into(), ..facts(110, &[]) };
-        let old = Count { since: Duration::ZERO, ..count };
+        let old = Count { since: Some(Duration::ZERO), ..count };
         assert!(!decide(&later, Some(&old), MINUTE, CHECK).0.stop);
     }
 }

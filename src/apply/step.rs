@@ -274,7 +274,7 @@ async fn resize(provider: &dyn Provider, machine: &Machine, size: &Size) -> Resu
 
 /// The machine as it is now; it must carry the mark that was planned for.
 async fn again(provider: &dyn Provider, machine: &Machine) -> Result<Machine, StepError> {
-    let now = provider.get(&machine.id).await?;
+    let now = provider.get(machine).await?;
     let now = now.ok_or_else(|| {
         StepError::NotAsPlanned(format!("machine {} does not exist any more", machine.name))
     })?;
@@ -292,7 +292,7 @@ async fn guard(
     provider: &dyn Provider,
     machine: &Machine,
 ) -> Result<Option<Machine>, StepError> {
-    let Some(now) = provider.get(&machine.id).await? else { return Ok(None) };
+    let Some(now) = provider.get(machine).await? else { return Ok(None) };
     if now.mark != machine.mark {
         let text = format!("machine {} carries another mark than when it was planned", now.name);
         return Err(StepError::NotAsPlanned(text));

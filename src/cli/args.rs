@@ -63,7 +63,8 @@ Examples:
   simstim apply                    show the plan, ask, do it
   simstim apply --yes              without asking, but lose no disk
   simstim apply --yes --destroy 2  agree that exactly two disks are lost
-  simstim apply ./change.plan      a saved plan, if nothing changed since";
+  simstim apply ./change.plan      a saved plan, if nothing changed since
+  simstim apply --watch            then stay, and follow the file";
 
 const EXEC_EXAMPLES: &str = "\
 Examples:
@@ -128,6 +129,9 @@ pub(crate) struct ApplyArgs {
     pub(crate) wishes: Wishes,
     #[command(flatten)]
     pub(crate) run: RunArgs,
+    /// Stay, and keep the hosts as the file says: follow it, and stop idle machines
+    #[arg(long)]
+    pub(crate) watch: bool,
     /// Steps at once
     #[arg(long, value_name = "N", default_value_t = crate::fleet::PARALLELISM)]
     pub(crate) parallelism: usize,

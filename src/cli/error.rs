@@ -4,6 +4,7 @@ use crate::config::{EditError, LoadError, LocateError, Problems};
 use crate::files::FileError;
 use crate::fleet::{ConnectError, FleetError};
 use crate::helper_client::{ExecError, HelperError};
+use crate::keeper::KeeperError;
 use crate::plan::SavedPlanError;
 
 use super::render::diagnostics;
@@ -137,6 +138,18 @@ impl From<FleetError> for CliError {
                 Self::chain(Kind::Usage, &error).hint(hint)
             }
             FleetError::NotTrusted { .. } => Self::chain(Kind::Usage, &error).hint("simstim trust"),
+        }
+    }
+}
+
+impl From<KeeperError> for CliError {
+    fn from(error: KeeperError) -> Self {
+        match error {
+            KeeperError::File(error) => error.into(),
+            KeeperError::Kept { .. } => {
+                Self::chain(Kind::Failed, &error).hint("simstim apply    # works beside a keeper")
+            }
+            KeeperError::OtherFleet { .. } => Self::chain(Kind::Failed, &error),
         }
     }
 }

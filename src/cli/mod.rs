@@ -15,10 +15,17 @@ use clap::Parser as _;
 
 use self::args::{Cli, Command, HostCommand};
 use self::error::{CliError, Kind};
+use self::open::Start;
 use self::ui::Ui;
+use crate::provider::Kinds;
 
 /// Runs the program with this process's arguments, environment and terminal.
 pub fn main() -> ExitCode {
+    main_with(Kinds::default())
+}
+
+/// Runs the program with other kinds of providers than the built-in ones.
+pub fn main_with(kinds: Kinds) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -36,7 +43,8 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let result = runtime.block_on(run(cli, &ui));
+    let Cli { file, command } = cli;
+    let result = runtime.block_on(run(command, &ui, &Start { file, kinds }));
     // A read of the terminal may still wait for a key that nobody needs any more.
     runtime.shutdown_background();
     match result {
@@ -48,19 +56,18 @@ pub fn main() -> ExitCode {
     }
 }
 
-async fn run(cli: Cli, ui: &Ui) -> Result<ExitCode, CliError> {
-    let file = cli.file.as_deref();
-    match cli.command {
-        Command::Init => command::init::run(ui, file),
-        Command::Trust(args) => command::trust::run(ui, file, &args),
-        Command::Schema => command::schema::run(ui),
-        Command::Plan(args) => command::plan::run(ui, file, args).await,
-        Command::Apply(args) => command::apply::run(ui, file, args).await,
-        Command::New(args) => command::session::new(ui, file, args).await,
-        Command::Ls(args) => command::session::ls(ui, file, args).await,
-        Command::Logs(args) => command::session::logs(ui, file, args).await,
-        Command::Kill(args) => command::session::kill(ui, file, args).await,
-        Command::Exec(args) => match command::exec::run(ui, file, args).await {
+async fn run(command: Command, ui: &Ui, start: &Start) -> Result<ExitCode, CliError> {
+    match command {
+        Command::Init => command::init::run(ui, start),
+        Command::Trust(args) => command::trust::run(ui, start, &args),
+        Command::Schema => command::schema::run(ui, start),
+        Command::Plan(args) => command::plan::run(ui, start, args).await,
+        Command::Apply(args) => command::apply::run(ui, start, args).await,
+        Command::New(args) => command::session::new(ui, start, args).await,
+        Command::Ls(args) => command::session::ls(ui, start, args).await,
+        Command::Logs(args) => command::session::logs(ui, start, args).await,
+        Command::Kill(args) => command::session::kill(ui, start, args).await,
+        Command::Exec(args) => match command::exec::run(ui, start, args).await {
             Err(error) if error.kind == Kind::Failed => {
                 error.show(ui);
                 Ok(ExitCode::from(command::exec::OWN_FAILURE))
@@ -68,13 +75,13 @@ async fn run(cli: Cli, ui: &Ui) -> Result<ExitCode, CliError> {
             result => result,
         },
         Command::Host(command) => match command {
-            HostCommand::Create(args) => command::host::create(ui, file, args).await,
-            HostCommand::Destroy(args) => command::host::destroy(ui, file, args).await,
-            HostCommand::Start(args) => command::host::start(ui, file, args).await,
-            HostCommand::Stop(args) => command::host::stop(ui, file, args).await,
-            HostCommand::Idle(args) => command::host::idle(ui, file, args).await,
-            HostCommand::List(args) => command::list::list(ui, file, &args).await,
-            HostCommand::Show(args) => command::list::show(ui, file, &args).await,
+            HostCommand::Create(args) => command::host::create(ui, start, args).await,
+            HostCommand::Destroy(args) => command::host::destroy(ui, start, args).await,
+            HostCommand::Start(args) => command::host::start(ui, start, args).await,
+            HostCommand::Stop(args) => command::host::stop(ui, start, args).await,
+            HostCommand::Idle(args) => command::host::idle(ui, start, args).await,
+            HostCommand::List(args) => command::list::list(ui, start, &args).await,
+            HostCommand::Show(args) => command::list::show(ui, start, &args).await,
         },
     }
 }

@@ -1,6 +1,6 @@
 //! From what was typed to an opened file and fleet.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::config::{self, Config, Edit, File, LoadError, Located};
 use crate::files::Folders;
@@ -13,6 +13,12 @@ use super::error::CliError;
 use super::render::diagnostics;
 use super::ui::Ui;
 
+/// What a run begins with: the file that was named, and the kinds that this program knows.
+pub(crate) struct Start {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) kinds: Kinds,
+}
+
 /// This computer and the file that is meant.
 pub(crate) struct Open {
     pub(crate) computer: Computer,
@@ -21,12 +27,12 @@ pub(crate) struct Open {
 }
 
 /// This computer, as the environment describes it.
-pub(crate) fn computer() -> Result<Computer, CliError> {
+pub(crate) fn computer(start: &Start) -> Result<Computer, CliError> {
     let folders = Folders::from_env(|name| std::env::var_os(name))?;
     let helper_dir = std::env::var_os("SIMSTIM_HELPER_DIR").map(PathBuf::from);
     let helpers = Helpers::load(helper_dir.as_deref())
         .map_err(|error| CliError::failed(error.to_string()))?;
-    Ok(Computer { folders, kinds: Kinds::default(), helpers, maker: maker() })
+    Ok(Computer { folders, kinds: start.kinds.clone(), helpers, maker: maker() })
 }
 
 /// User and computer, in characters that a mark can hold.
@@ -43,18 +49,18 @@ fn maker() -> String {
 }
 
 /// Finds the file that is meant.
-pub(crate) fn locate(computer: &Computer, named: Option<&Path>) -> Result<Located, CliError> {
+pub(crate) fn locate(computer: &Computer, start: &Start) -> Result<Located, CliError> {
     let variable = std::env::var_os("SIMSTIM_HOSTS").map(PathBuf::from);
     let here = std::env::current_dir().map_err(|error| {
         CliError::failed(format!("this folder does not exist any more: {error}"))
     })?;
-    Ok(config::locate(named, variable.as_deref(), &here, &computer.folders.config)?)
+    Ok(config::locate(start.file.as_deref(), variable.as_deref(), &here, &computer.folders.config)?)
 }
 
 /// Opens the file that is meant, and says its warnings.
-pub(crate) fn open(ui: &Ui, named: Option<&Path>) -> Result<Open, CliError> {
-    let computer = computer()?;
-    let Located { path, own } = locate(&computer, named)?;
+pub(crate) fn open(ui: &Ui, start: &Start) -> Result<Open, CliError> {
+    let computer = computer(start)?;
+    let Located { path, own } = locate(&computer, start)?;
     let file = config::load(&path, &computer.kinds.catalog())?;
     warn(ui, &file);
     Ok(Open { computer, file, own })

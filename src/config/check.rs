@@ -18,6 +18,35 @@ use crate::model::{
 /// Words in a variable's name that say "credential".
 const SECRET_WORDS: [&str; 6] = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "CREDENTIAL"];
 
+/// A command as written: one text is its program alone.
+#[derive(serde::Deserialize)]
+#[serde(untagged, expecting = "expected a program, or a list of a program and its arguments")]
+enum CommandText {
+    Program(String),
+    Words(Vec<String>),
+}
+
+/// A command as a JSON list of words.
+#[derive(serde::Deserialize)]
+#[serde(try_from = "CommandText")]
+struct CommandWish(String);
+
+impl TryFrom<CommandText> for CommandWish {
+    type Error = &'static str;
+    fn try_from(text: CommandText) -> Result<Self, &'static str> {
+        let words = match text {
+            CommandText::Program(program) => vec![program],
+            CommandText::Words(words) => words,
+        };
+        match words.first() {
+            Some(program) if !program.is_empty() => {
+                Ok(Self(serde_json::to_string(&words).expect("words print")))
+            }
+            _ => Err("a command begins with a program"),
+        }
+    }
+}
+
 /// The keys that `[defaults]` and `[[host]]` share, as written.
 #[derive(Default)]
 struct Wishes {
@@ -247,7 +276,14 @@ impl<'c> Check<'c> {
     ) -> BTreeMap<String, At<String>> {
         let mut settings = BTreeMap::new();
         for spec in specs {
-            let Some(at) = reader.take::<String>(spec.name) else { continue };
+            let taken = if spec.is_command {
+                reader
+                    .take::<CommandWish>(spec.name)
+                    .map(|at| At { value: at.value.0, span: at.span })
+            } else {
+                reader.take::<String>(spec.name)
+            };
+            let Some(at) = taken else { continue };
             if at.value.is_empty() || at.value.contains(char::is_control) {
                 self.error(
                     at.span,

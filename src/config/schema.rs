@@ -150,6 +150,11 @@ fn keys(specs: &[KeySpec], doc: &str) -> Value {
 }
 
 fn key(spec: &KeySpec) -> Value {
+    if spec.is_command {
+        let word = json!({ "type": "string", "minLength": 1 });
+        let list = json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 });
+        return json!({ "description": spec.doc, "anyOf": [word, list] });
+    }
     let mut schema = json!({ "description": spec.doc, "type": "string", "minLength": 1 });
     if let Some(default) = spec.default {
         schema["default"] = default.into();

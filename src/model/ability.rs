@@ -103,8 +103,25 @@ pub struct Abilities {
     pub limit: Limit,
 }
 
+impl Abilities {
+    /// Machines that can be made, started, stopped and destroyed, and nothing more.
+    pub const PLAIN: Self = Self {
+        cpus: false,
+        memory: false,
+        disk: false,
+        resize: Resize::Replace,
+        idle_stop: IdleStopBy::Nobody,
+        default_idle_stop: IdleStop::Never,
+        stop_freezes: false,
+        needs_image: false,
+        runs_here: false,
+        limit: Limit { at_once: 4, reason: "nobody said how much its provider takes" },
+    };
+}
+
 /// One key of `[host.machine]` or `[provider.NAME]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub struct KeySpec {
     /// The key.
     pub name: &'static str,
@@ -114,6 +131,8 @@ pub struct KeySpec {
     pub values: &'static [&'static str],
     /// Only a new machine can take another value.
     pub replaces: bool,
+    /// It is a command: one text, or a list of words; kept as a JSON list.
+    pub is_command: bool,
     /// It is what the machine is called: `[A-Za-z0-9][A-Za-z0-9_.-]+`, at most 63 characters.
     pub is_name: bool,
     /// It names a command or an address: used from a project's file only after `simstim trust`.
@@ -123,12 +142,18 @@ pub struct KeySpec {
 }
 
 impl KeySpec {
+    /// A key that takes any text, has no default and changes nothing but itself.
+    pub const fn text(name: &'static str, doc: &'static str) -> Self {
+        Self { name, doc, is_name: false, ..Self::MACHINE_NAME }
+    }
+
     /// `[host.machine] name`, for kinds whose machines have names.
     pub const MACHINE_NAME: Self = Self {
         name: "name",
         default: None,
         values: &[],
         replaces: false,
+        is_command: false,
         is_name: true,
         needs_trust: false,
         doc: "What the machine is called, where `simstim-<host>` is taken.",

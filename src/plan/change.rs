@@ -462,7 +462,7 @@ impl HostPlan {
                 )]
             }
             Reason::Working { .. } | Reason::Unreadable { .. } | Reason::PausedUnread { .. } => {
-                vec!["--force    # ends work".into()]
+                vec!["the same with --force    # ends work".into()]
             }
             Reason::Ambiguous { .. } => vec!["remove all but one of them at their provider".into()],
             Reason::Protected { at_birth: true, .. } => {

@@ -17,8 +17,8 @@ use super::{ErrorKind, Kind, Progress, Provider, ProviderError};
 use crate::config::Account;
 use crate::files::{self, Folders};
 use crate::model::{
-    Abilities, AccountName, Architecture, FleetId, IdleStop, IdleStopBy, KeySpec, KindSpec, Limit,
-    Listing, Machine, MachineId, MachineSpec, MachineState, Mark, Question, Resize, Size, Survey,
+    Abilities, AccountName, Architecture, FleetId, KeySpec, KindSpec, Limit, Listing, Machine,
+    MachineId, MachineSpec, MachineState, Mark, Question, Size, Survey,
 };
 use crate::transport::{ChildTransport, Transport};
 
@@ -42,16 +42,9 @@ impl Kind for LocalKind {
             kind: "local",
             doc: "A private folder and its processes on this computer; no isolation.",
             abilities: Abilities {
-                cpus: false,
-                memory: false,
-                disk: false,
-                resize: Resize::Replace,
-                idle_stop: IdleStopBy::Nobody,
-                default_idle_stop: IdleStop::Never,
-                stop_freezes: false,
-                needs_image: false,
                 runs_here: true,
                 limit: Limit { at_once: 8, reason: "each step is short work of this computer" },
+                ..Abilities::PLAIN
             },
             machine_keys: &[KeySpec::MACHINE_NAME],
             account_keys: &[],
@@ -237,19 +230,9 @@ impl Provider for Local {
         Ok(listing)
     }
 
-    async fn get(&self, id: &MachineId) -> Result<Option<Machine>, ProviderError> {
-        // An id does not say its fleet; there are few.
-        let fleets = match fs::read_dir(&self.root) {
-            Ok(fleets) => fleets.flatten().map(|fleet| fleet.path()).collect(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(io_error("list", &self.root)(error)),
-        };
-        let name = id.as_str().rsplit_once('.').map_or("", |(name, _)| name);
-        if name.is_empty() || name.contains('/') {
-            return Ok(None);
-        }
-        let found = fleets.iter().filter_map(|fleet| self.read(&fleet.join(name))?.ok());
-        Ok(found.into_iter().find(|machine| machine.id == *id))
+    async fn get(&self, machine: &Machine) -> Result<Option<Machine>, ProviderError> {
+        let found = self.read(&self.folder(machine)).and_then(Result::ok);
+        Ok(found.filter(|found| found.id == machine.id))
     }
 
     async fn survey(&self, _: &MachineSpec) -> Result<Survey, ProviderError> {

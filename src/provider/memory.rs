@@ -165,6 +165,7 @@ const IMAGE: KeySpec = KeySpec {
     default: Some("plain"),
     values: &[],
     replaces: true,
+    is_command: false,
     is_name: false,
     needs_trust: false,
     doc: "What the machine is made from.",
@@ -277,9 +278,9 @@ impl Provider for Memory {
         .await
     }
 
-    async fn get(&self, id: &MachineId) -> Result<Option<Machine>, ProviderError> {
+    async fn get(&self, machine: &Machine) -> Result<Option<Machine>, ProviderError> {
         self.call(Verb::Get, |inner, _, _| {
-            Ok(inner.machines.get(id).map(|stored| stored.machine.clone()))
+            Ok(inner.machines.get(&machine.id).map(|stored| stored.machine.clone()))
         })
         .await
     }

@@ -4,6 +4,7 @@
 mod docker;
 mod local;
 pub mod memory;
+mod script;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,6 +14,7 @@ use async_trait::async_trait;
 
 pub use docker::DockerKind;
 pub use local::LocalKind;
+pub use script::ScriptKind;
 
 use crate::config::Account;
 use crate::files::Folders;
@@ -78,6 +80,13 @@ impl ProviderError {
     }
 }
 
+impl From<std::io::Error> for ProviderError {
+    /// A file or pipe of this computer failed; it may work later.
+    fn from(error: std::io::Error) -> Self {
+        Self::new(ErrorKind::NotNow, error.to_string())
+    }
+}
+
 /// Told about the progress of something slow, in a few words.
 pub type Progress<'a> = &'a (dyn Fn(String) + Send + Sync);
 
@@ -96,8 +105,8 @@ pub trait Provider: Send + Sync + fmt::Debug {
     /// The whole, authoritative answer to a question, in a fixed number of calls. Wakes nothing.
     async fn list(&self, question: &Question) -> Result<Listing, ProviderError>;
 
-    /// One machine by its id; `None` only where it is certain that there is none.
-    async fn get(&self, id: &MachineId) -> Result<Option<Machine>, ProviderError>;
+    /// A machine as it is now, by its id; `None` only where it is certain that there is none.
+    async fn get(&self, machine: &Machine) -> Result<Option<Machine>, ProviderError>;
 
     /// What a machine would be, without making anything.
     async fn survey(&self, spec: &MachineSpec) -> Result<Survey, ProviderError>;
@@ -134,12 +143,13 @@ pub trait Kind: Send + Sync {
 }
 
 /// The kinds that this program knows.
-pub struct Kinds(Vec<Box<dyn Kind>>);
+#[derive(Clone)]
+pub struct Kinds(Vec<Arc<dyn Kind>>);
 
 impl Default for Kinds {
     /// The built-in ones.
     fn default() -> Self {
-        Self(vec![Box::new(LocalKind), Box::new(DockerKind)])
+        Self(vec![Arc::new(LocalKind), Arc::new(DockerKind), Arc::new(ScriptKind)])
     }
 }
 
@@ -148,7 +158,7 @@ impl Kinds {
     #[must_use]
     pub fn with(mut self, kind: impl Kind + 'static) -> Self {
         self.0.retain(|known| known.spec().kind != kind.spec().kind);
-        self.0.push(Box::new(kind));
+        self.0.push(Arc::new(kind));
         self
     }
 

@@ -60,6 +60,9 @@ pub enum TransportError {
     /// The program that carries the bytes is not there.
     #[error("`{0}` is not installed, or not in PATH")]
     Missing(String),
+    /// The provider gave no way to the machine.
+    #[error("{0}")]
+    Refused(String),
     /// The system did not start it.
     #[error("`{program}` could not be started")]
     Io {

@@ -500,3 +500,88 @@ fn a_full_disk_at_the_upload_is_said_and_leaves_no_half_helper() {
     let left = docker(&["exec", &world.only(), "ls", "-A", "/home/user/.local/share/simstim/bin"]);
     assert_eq!(left, "", "the half upload is removed");
 }
+
+#[test]
+fn a_session_outlives_clients_and_guards_its_container() {
+    let world = World::new();
+    let name = unique("session");
+    world.file(&host(&name, ""));
+    world.apply(&[]);
+    let script = "echo begun; while [ ! -e ~/go ]; do sleep 0.1; done; echo done; exit 4";
+    let _ = world.run(&["new", &name, "--detach", "--name", "work", "--", "sh", "-c", script]).ok();
+    let mut clients = [
+        world.start(&["logs", "-f", &format!("{name}/work")]),
+        world.start(&["exec", &name, "--", "sleep", "600"]),
+    ];
+    let mut begun = [0; 5];
+    std::io::Read::read_exact(clients[0].stdout.as_mut().unwrap(), &mut begun).unwrap();
+    for client in &mut clients {
+        client.kill().unwrap();
+        client.wait().unwrap();
+    }
+    let ls = world.run(&["ls"]).ok();
+    assert!(ls.stdout.contains("working"), "{ls}");
+    for words in [&["host", "stop", &name][..], &["host", "destroy", &name, "--yes"]] {
+        let refused = world.run(words);
+        assert_eq!(refused.code, Some(1), "{refused}");
+        assert!(refused.said().contains("session work is working"), "{refused}");
+    }
+    docker(&["tag", "debian:stable-slim", "simstim-test:next"]);
+    world.file(&host(&name, "[host.machine]\nimage = \"simstim-test:next\""));
+    let refused = world.run(&["apply", "--yes"]);
+    assert!(refused.said().contains("cannot replace: session work is working"), "{refused}");
+    world.file(&host(&name, ""));
+    let _ = world.run(&["exec", &name, "--", "touch", "go"]).ok();
+    let follow = world.run(&["logs", "-f", &format!("{name}/work")]).ok();
+    assert_eq!(follow.stdout, "begun\r\ndone\r\n");
+    let ls = world.run(&["ls"]).ok();
+    assert!(ls.stdout.contains("it ended with code 4"), "{ls}");
+    let _ = world.run(&["host", "stop", &name]).ok();
+    let _ = world.run(&["host", "destroy", &name, "--yes"]).ok();
+    assert!(world.containers().is_empty());
+}
+
+#[test]
+fn an_idle_container_is_stopped_by_the_keeper_in_time_and_not_before() {
+    use std::time::{Duration, Instant};
+    let world = World::new();
+    let name = unique("idle");
+    world.file(&host(&name, "idle_stop = \"1m\""));
+    let mut keeper = world.start(&["apply", "--watch", "--yes", "--json"]);
+    let id = loop {
+        if let [id] = world.containers().as_slice() {
+            break id.clone();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let state = || docker(&["inspect", "--format", "{{.State.Status}}", &id]);
+    let work = world.run(&["new", &name, "-d", "--name", "work", "--", "sleep", "20"]);
+    let work = if work.code == Some(0) {
+        work
+    } else {
+        // The keeper was still setting it up.
+        std::thread::sleep(Duration::from_secs(5));
+        world.run(&["new", &name, "-d", "--name", "work", "--", "sleep", "20"])
+    };
+    let _ = work.ok();
+    let started = Instant::now();
+    let deadline = started + Duration::from_secs(180);
+    while state() == "running" {
+        assert!(Instant::now() < deadline, "it was never stopped");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    // The session ended 20 s after its start; one to two minutes later the machine stops.
+    let idle = started.elapsed().saturating_sub(Duration::from_secs(20));
+    assert!(idle >= Duration::from_secs(60), "stopped {idle:?} after its work ended");
+    assert!(idle <= Duration::from_secs(120), "stopped {idle:?} after its work ended");
+    let woken = world.run(&["new", &name, "-d", "--", "sleep", "900"]).ok();
+    assert!(woken.stdout.starts_with(&name), "`new` wakes it: {woken}");
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&keeper),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    let begun = Instant::now();
+    assert_eq!(keeper.wait().unwrap().code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 use regex::Regex;
 
 /// Modules from the ground up. `cli` is the top.
-const FLOORS: [&[&str]; 11] = [
+const FLOORS: [&[&str]; 12] = [
     &["model", "files", "process", "stop"],
     &["config", "history"],
     &["plan"],
@@ -16,6 +16,7 @@ const FLOORS: [&[&str]; 11] = [
     &["observe"],
     &["apply"],
     &["fleet", "testing"],
+    &["keeper"],
     &["cli"],
 ];
 

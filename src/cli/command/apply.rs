@@ -11,21 +11,18 @@ use crate::apply::{Event, Outcome};
 use crate::cli::args::{ApplyArgs, RunArgs};
 use crate::cli::consent::{Given, consent};
 use crate::cli::error::CliError;
-use crate::cli::open::open;
+use crate::cli::open::{Start, open};
 use crate::cli::render;
 use crate::cli::render::progress::Progress;
 use crate::cli::ui::Ui;
 use crate::fleet::{ApplyOptions, Fleet};
+use crate::keeper::Keeper;
 use crate::model::HostName;
 use crate::plan::{Plan, SavedPlan};
 use crate::stop::{Stopper, stop};
 
-pub(crate) async fn run(
-    ui: &Ui,
-    named: Option<&Path>,
-    args: ApplyArgs,
-) -> Result<ExitCode, CliError> {
-    let open = open(ui, named)?;
+pub(crate) async fn run(ui: &Ui, start: &Start, args: ApplyArgs) -> Result<ExitCode, CliError> {
+    let open = open(ui, start)?;
     let (hosts, saved) = what(&args.what)?;
     open.check_names(&hosts)?;
     let fleet = open.fleet()?;
@@ -50,7 +47,13 @@ pub(crate) async fn run(
         force: args.wishes.force,
         holder: "simstim apply".into(),
     };
-    carry_out(ui, &fleet, &plan, &options, args.run.json).await
+    if !args.watch {
+        return carry_out(ui, &fleet, &plan, &options, args.run.json).await;
+    }
+    let lock = Keeper::lock(&fleet)?;
+    // What failed is said; the keeper shows or mends it from here on.
+    carry_out(ui, &fleet, &plan, &options, args.run.json).await?;
+    super::watch::keep(ui, open, fleet, lock, args.run.json).await
 }
 
 /// Host names, or one saved plan.
@@ -147,7 +150,7 @@ impl Signals {
         ]))
     }
 
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {
             _ = interrupt.recv() => {}

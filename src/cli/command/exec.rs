@@ -1,7 +1,6 @@
 //! `simstim exec`: one program, its streams and its exit code.
 
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
 use std::process::ExitCode;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -10,7 +9,7 @@ use tokio::sync::mpsc;
 use super::apply::{Signals, watch};
 use crate::cli::args::ExecArgs;
 use crate::cli::error::CliError;
-use crate::cli::open::open;
+use crate::cli::open::{Start, open};
 use crate::cli::ui::Ui;
 use crate::helper_client::{ExecError, ExecRequest, Streams, exec};
 use crate::stop::stop;
@@ -21,12 +20,8 @@ pub(crate) const OWN_FAILURE: u8 = 125;
 const NOT_FOUND: u8 = 127;
 const NOT_STARTED: u8 = 126;
 
-pub(crate) async fn run(
-    ui: &Ui,
-    named: Option<&Path>,
-    args: ExecArgs,
-) -> Result<ExitCode, CliError> {
-    let open = open(ui, named)?;
+pub(crate) async fn run(ui: &Ui, start: &Start, args: ExecArgs) -> Result<ExitCode, CliError> {
+    let open = open(ui, start)?;
     let config = &open.file.config;
     let host = config.host(&args.host).ok_or_else(|| open.no_host(&args.host))?;
     let fleet = open.fleet()?;

@@ -2,26 +2,22 @@
 //! one step without an edit.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::apply::{carry_out, show};
 use crate::cli::args::{CreateArgs, DestroyArgs, IdleArgs, PowerArgs, RunArgs};
 use crate::cli::consent::{Given, consent};
 use crate::cli::error::CliError;
-use crate::cli::open::{self, Open, open};
+use crate::cli::open::{self, Open, Start, open};
 use crate::cli::ui::Ui;
 use crate::config::{self, Config, Edit, FILE_NAME, File, NewHost};
 use crate::fleet::{ApplyOptions, Fleet, random};
 use crate::model::{FleetId, HostName, Power, Size};
 use crate::plan::{Action, Plan, Policy};
 
-pub(crate) async fn create(
-    ui: &Ui,
-    named: Option<&Path>,
-    args: CreateArgs,
-) -> Result<ExitCode, CliError> {
-    let open = open_or_new(ui, named)?;
+pub(crate) async fn create(ui: &Ui, start: &Start, args: CreateArgs) -> Result<ExitCode, CliError> {
+    let open = open_or_new(ui, start)?;
     let mut edit = edit_of(&open);
     if open.file.config.fleet.is_none() {
         edit.set_fleet(&FleetId::from_random(random()))?;
@@ -38,10 +34,10 @@ pub(crate) async fn create(
 
 pub(crate) async fn destroy(
     ui: &Ui,
-    named: Option<&Path>,
+    start: &Start,
     args: DestroyArgs,
 ) -> Result<ExitCode, CliError> {
-    let open = open(ui, named)?;
+    let open = open(ui, start)?;
     let mut edit = edit_of(&open);
     let block = open.file.config.host(&args.name);
     let mut names = BTreeSet::from([args.name.clone()]);
@@ -70,12 +66,8 @@ pub(crate) async fn destroy(
     finish(ui, &open, &edit, &fleet, &plan, args.force, args.run).await
 }
 
-pub(crate) async fn idle(
-    ui: &Ui,
-    named: Option<&Path>,
-    args: IdleArgs,
-) -> Result<ExitCode, CliError> {
-    let open = open(ui, named)?;
+pub(crate) async fn idle(ui: &Ui, start: &Start, args: IdleArgs) -> Result<ExitCode, CliError> {
+    let open = open(ui, start)?;
     open.check_names([&args.name])?;
     let mut edit = edit_of(&open);
     edit.set_key(&args.name, "idle_stop", &args.when.to_string())?;
@@ -83,38 +75,30 @@ pub(crate) async fn idle(
     edit_and_apply(ui, &open, &edit, policy, args.run).await
 }
 
-pub(crate) async fn start(
-    ui: &Ui,
-    named: Option<&Path>,
-    args: PowerArgs,
-) -> Result<ExitCode, CliError> {
+pub(crate) async fn start(ui: &Ui, start: &Start, args: PowerArgs) -> Result<ExitCode, CliError> {
     let policy = Policy { wake: true, power_only: true, ..Policy::default() };
-    power(ui, named, args, Power::Off, policy).await
+    power(ui, start, args, Power::Off, policy).await
 }
 
-pub(crate) async fn stop(
-    ui: &Ui,
-    named: Option<&Path>,
-    args: PowerArgs,
-) -> Result<ExitCode, CliError> {
+pub(crate) async fn stop(ui: &Ui, start: &Start, args: PowerArgs) -> Result<ExitCode, CliError> {
     let policy = Policy {
         stop: BTreeSet::from([args.name.clone()]),
         power_only: true,
         force: args.force,
         ..Policy::default()
     };
-    power(ui, named, args, Power::On, policy).await
+    power(ui, start, args, Power::On, policy).await
 }
 
 /// One step without an edit. Refused where the file wants the opposite for good.
 async fn power(
     ui: &Ui,
-    named: Option<&Path>,
+    start: &Start,
     args: PowerArgs,
     opposite: Power,
     mut policy: Policy,
 ) -> Result<ExitCode, CliError> {
-    let open = open(ui, named)?;
+    let open = open(ui, start)?;
     let host = open.file.config.host(&args.name).ok_or_else(|| open.no_host(&args.name))?;
     if host.power == opposite {
         let text = format!("the block of {} says `power = \"{opposite}\"`", args.name);
@@ -143,11 +127,11 @@ fn options(force: bool) -> ApplyOptions {
 }
 
 /// The file that is meant, or a new one here where there is none.
-fn open_or_new(ui: &Ui, named: Option<&Path>) -> Result<Open, CliError> {
-    let computer = open::computer()?;
-    let path = match open::locate(&computer, named) {
-        Ok(_) => return open(ui, named),
-        Err(_) => named.map_or_else(|| PathBuf::from(FILE_NAME), Path::to_owned),
+fn open_or_new(ui: &Ui, start: &Start) -> Result<Open, CliError> {
+    let computer = open::computer(start)?;
+    let path = match open::locate(&computer, start) {
+        Ok(_) => return open(ui, start),
+        Err(_) => start.file.clone().unwrap_or_else(|| PathBuf::from(FILE_NAME)),
     };
     let config = config::read("", &computer.kinds.catalog())
         .unwrap_or_else(|_| unreachable!("an empty file has nothing wrong"));

@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::error::CliError;
+use crate::cli::open::Start;
 use crate::cli::ui::Ui;
 use crate::config::{Edit, EditError, FILE_NAME};
 use crate::files;
 use crate::fleet::random;
 use crate::model::FleetId;
 
-pub(crate) fn run(ui: &Ui, named: Option<&Path>) -> Result<ExitCode, CliError> {
-    let path = named.map_or_else(|| PathBuf::from(FILE_NAME), Path::to_owned);
+pub(crate) fn run(ui: &Ui, start: &Start) -> Result<ExitCode, CliError> {
+    let path = start.file.clone().unwrap_or_else(|| PathBuf::from(FILE_NAME));
     let text = if path.exists() { Some(read(&path)?) } else { None };
     let fleet = FleetId::from_random(random());
     let mut edit = Edit::new(text.as_deref());

@@ -1,22 +1,17 @@
 //! `simstim host list|show`: looks, and wakes nothing.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::ExitCode;
 
 use crate::cli::args::{ListArgs, ShowArgs};
 use crate::cli::error::CliError;
-use crate::cli::open::open;
+use crate::cli::open::{Start, open};
 use crate::cli::render;
 use crate::cli::ui::Ui;
 use crate::plan::Policy;
 
-pub(crate) async fn list(
-    ui: &Ui,
-    named: Option<&Path>,
-    args: &ListArgs,
-) -> Result<ExitCode, CliError> {
-    let open = open(ui, named)?;
+pub(crate) async fn list(ui: &Ui, start: &Start, args: &ListArgs) -> Result<ExitCode, CliError> {
+    let open = open(ui, start)?;
     let fleet = open.fleet()?;
     let config = &open.file.config;
     let policy = Policy::default();
@@ -32,12 +27,8 @@ pub(crate) async fn list(
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) async fn show(
-    ui: &Ui,
-    named: Option<&Path>,
-    args: &ShowArgs,
-) -> Result<ExitCode, CliError> {
-    let open = open(ui, named)?;
+pub(crate) async fn show(ui: &Ui, start: &Start, args: &ShowArgs) -> Result<ExitCode, CliError> {
+    let open = open(ui, start)?;
     let config = &open.file.config;
     let host = config.host(&args.name).ok_or_else(|| open.no_host(&args.name))?;
     let fleet = open.fleet()?;

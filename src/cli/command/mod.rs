@@ -9,3 +9,4 @@ pub(super) mod plan;
 pub(super) mod schema;
 pub(super) mod session;
 pub(super) mod trust;
+pub(super) mod watch;

@@ -5,18 +5,14 @@ use std::process::ExitCode;
 
 use crate::cli::args::{PlanArgs, Wishes};
 use crate::cli::error::CliError;
-use crate::cli::open::open;
+use crate::cli::open::{Start, open};
 use crate::cli::render;
 use crate::cli::ui::Ui;
 use crate::model::HostName;
 use crate::plan::{Policy, SavedPlan};
 
-pub(crate) async fn run(
-    ui: &Ui,
-    named: Option<&Path>,
-    args: PlanArgs,
-) -> Result<ExitCode, CliError> {
-    let open = open(ui, named)?;
+pub(crate) async fn run(ui: &Ui, start: &Start, args: PlanArgs) -> Result<ExitCode, CliError> {
+    let open = open(ui, start)?;
     open.check_names(&args.hosts)?;
     let fleet = open.fleet()?;
     let config = &open.file.config;

@@ -1,7 +1,6 @@
 //! `simstim new|ls|logs|kill`.
 
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use tokio::sync::mpsc;
 use super::apply::{Signals, watch};
 use crate::cli::args::{KillArgs, LogsArgs, LsArgs, NewArgs, SessionName};
 use crate::cli::error::CliError;
-use crate::cli::open::{Open, open};
+use crate::cli::open::{Open, Start, open};
 use crate::cli::render::sessions::{self, HostSessions};
 use crate::cli::ui::Ui;
 use crate::fleet::{ConnectError, Fleet};
@@ -30,16 +29,12 @@ const ENDS: Duration = Duration::from_secs(10);
 /// How often it is looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(100);
 
-pub(crate) async fn new(
-    ui: &Ui,
-    named: Option<&Path>,
-    args: NewArgs,
-) -> Result<ExitCode, CliError> {
+pub(crate) async fn new(ui: &Ui, start: &Start, args: NewArgs) -> Result<ExitCode, CliError> {
     if !args.detach {
         let error = CliError::usage("this version cannot attach to a session yet");
         return Err(error.hint(format!("simstim new {} --detach -- CMD", args.host)));
     }
-    let open = open(ui, named)?;
+    let open = open(ui, start)?;
     let host = open.file.config.host(&args.host).ok_or_else(|| open.no_host(&args.host))?;
     let fleet = open.fleet()?;
     let mut bridge = wake(ui, &open, &fleet, &args.host).await?;
@@ -73,8 +68,8 @@ async fn wake(ui: &Ui, open: &Open, fleet: &Fleet, host: &HostName) -> Result<Br
     Ok(watch(ui, connect, receiver, &mut signals, &stopper, false).await??)
 }
 
-pub(crate) async fn ls(ui: &Ui, named: Option<&Path>, args: LsArgs) -> Result<ExitCode, CliError> {
-    let open = open(ui, named)?;
+pub(crate) async fn ls(ui: &Ui, start: &Start, args: LsArgs) -> Result<ExitCode, CliError> {
+    let open = open(ui, start)?;
     open.check_names(&args.hosts)?;
     let fleet = open.fleet()?;
     let config = &open.file.config;
@@ -108,12 +103,8 @@ async fn look(fleet: &Fleet, entry: &HostPlan) -> HostSessions {
     HostSessions { host: entry.host.clone(), sessions }
 }
 
-pub(crate) async fn logs(
-    ui: &Ui,
-    named: Option<&Path>,
-    args: LogsArgs,
-) -> Result<ExitCode, CliError> {
-    let open = open(ui, named)?;
+pub(crate) async fn logs(ui: &Ui, start: &Start, args: LogsArgs) -> Result<ExitCode, CliError> {
+    let open = open(ui, start)?;
     open.check_names([&args.session.host])?;
     let fleet = open.fleet()?;
     let mut bridge = fleet.look(&open.file.config, &args.session.host).await?;
@@ -173,12 +164,8 @@ async fn choose(bridge: &mut Bridge, wanted: &SessionName) -> Result<String, Cli
     }
 }
 
-pub(crate) async fn kill(
-    ui: &Ui,
-    named: Option<&Path>,
-    args: KillArgs,
-) -> Result<ExitCode, CliError> {
-    let open = open(ui, named)?;
+pub(crate) async fn kill(ui: &Ui, start: &Start, args: KillArgs) -> Result<ExitCode, CliError> {
+    let open = open(ui, start)?;
     open.check_names([&args.session.host])?;
     let signal = args.signal.as_deref().map(signal_number).transpose()?;
     let fleet = open.fleet()?;

@@ -1,16 +1,15 @@
 //! `simstim trust`: shows what a project's file names, and remembers that a person saw it.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use crate::cli::args::TrustArgs;
 use crate::cli::error::CliError;
-use crate::cli::open::open;
+use crate::cli::open::{Start, open};
 use crate::cli::ui::Ui;
 use crate::config::Trust;
 
-pub(crate) fn run(ui: &Ui, named: Option<&Path>, args: &TrustArgs) -> Result<ExitCode, CliError> {
-    let open = open(ui, named)?;
+pub(crate) fn run(ui: &Ui, start: &Start, args: &TrustArgs) -> Result<ExitCode, CliError> {
+    let open = open(ui, start)?;
     let needs = &open.file.config.needs_trust;
     let path = open.file.path.display();
     let mut trust = Trust::open(&open.computer.folders.state);

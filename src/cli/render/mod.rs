@@ -2,6 +2,7 @@
 
 pub(crate) mod diagnostics;
 pub(crate) mod list;
+pub(crate) mod notice;
 pub(crate) mod plan;
 pub(crate) mod progress;
 pub(crate) mod sessions;

@@ -63,6 +63,7 @@ const IMAGE: KeySpec = KeySpec {
     default: Some("debian:stable-slim"),
     values: &[],
     replaces: true,
+    is_command: false,
     is_name: false,
     needs_trust: false,
     doc: "The image that the container is made from.",
@@ -73,6 +74,7 @@ const CONTEXT: KeySpec = KeySpec {
     default: None,
     values: &[],
     replaces: false,
+    is_command: false,
     is_name: false,
     needs_trust: true,
     doc: "The Docker context, or Podman connection, to use instead of the current one.",
@@ -83,6 +85,7 @@ const CLI: KeySpec = KeySpec {
     default: Some("docker"),
     values: &["docker", "podman"],
     replaces: false,
+    is_command: false,
     is_name: false,
     needs_trust: false,
     doc: "The command line to talk to.",
@@ -264,8 +267,8 @@ impl Provider for Docker {
         Ok(listing)
     }
 
-    async fn get(&self, id: &MachineId) -> Result<Option<Machine>, ProviderError> {
-        self.machine(id.as_str()).await
+    async fn get(&self, machine: &Machine) -> Result<Option<Machine>, ProviderError> {
+        self.machine(machine.id.as_str()).await
     }
 
     async fn survey(&self, spec: &MachineSpec) -> Result<Survey, ProviderError> {

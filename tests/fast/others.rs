@@ -1,0 +1,99 @@
+//! Providers by other people: one in Rust in one file, one in shell by the script contract.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{Sandbox, tree};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The example program, built.
+fn custom_provider() -> PathBuf {
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--example", "custom_provider"])
+        .current_dir(root())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let program = Path::new(env!("CARGO_BIN_EXE_simstim"));
+    program.with_file_name("examples").join("custom_provider")
+}
+
+#[test]
+fn a_provider_in_one_rust_file_does_the_main_job() {
+    let source = std::fs::read_to_string(root().join("examples/custom_provider.rs")).unwrap();
+    assert!(source.lines().count() < 150, "{} lines", source.lines().count());
+    let sandbox = Sandbox::new();
+    sandbox.write("hosts.toml", "fleet = \"f\"\n[[host]]\nname = \"dev\"\nprovider = \"folder\"\n");
+    let program = custom_provider();
+    let run = |words: &[&str]| {
+        let command = sandbox.command(words);
+        let mut own = Command::new(&program);
+        own.args(words).current_dir(sandbox.path("project")).env_clear();
+        own.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = own.output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    run(&["apply", "--yes"]);
+    run(&["plan", "--detailed-exitcode"]);
+    assert_eq!(run(&["exec", "dev", "--", "echo", "hi"]), "hi\n");
+    assert_eq!(run(&["new", "dev", "--detach", "--", "true"]), "dev/true\n");
+    run(&["host", "stop", "dev"]);
+    run(&["host", "start", "dev"]);
+    run(&["host", "destroy", "dev", "--yes"]);
+    assert!(tree(&sandbox.path("home/.local/share")).is_empty());
+}
+
+fn script() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let example = std::fs::read_to_string(root().join("examples/script.toml")).unwrap();
+    sandbox.write("hosts.toml", example);
+    std::fs::copy(root().join("examples/provider.sh"), sandbox.path("project/provider.sh"))
+        .unwrap();
+    sandbox
+}
+
+#[test]
+fn a_provider_in_shell_does_the_main_job_after_trust() {
+    let sandbox = script();
+    let refused = sandbox.run(&["apply", "--yes"]);
+    assert_eq!(refused.code, Some(2), "{refused}");
+    assert!(tree(&sandbox.path("home/.local/share")).is_empty(), "it was not even run");
+    let _ = sandbox.run(&["trust", "--yes"]).ok();
+    let _ = sandbox.run(&["apply", "--yes"]).ok();
+    let _ = sandbox.run(&["plan", "--detailed-exitcode"]).ok();
+    let run = sandbox.run(&["exec", "mine", "--", "sh", "-c", "cd && pwd; exit 3"]);
+    assert_eq!(run.code, Some(3), "{run}");
+    assert!(run.stdout.ends_with("simstim-mine/home\n"), "{run}");
+    let _ = sandbox.run(&["new", "mine", "-d", "--name", "work", "--", "sleep", "900"]).ok();
+    assert_eq!(sandbox.run(&["host", "stop", "mine"]).code, Some(1), "it works");
+    let _ = sandbox.run(&["kill", "mine/work"]).ok();
+    let _ = sandbox.run(&["host", "stop", "mine"]).ok();
+    let _ = sandbox.run(&["host", "start", "mine"]).ok();
+    let _ = sandbox.run(&["host", "destroy", "mine", "--yes"]).ok();
+    let left: Vec<_> = tree(&sandbox.path("home/.local/share"));
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_script_that_fails_or_talks_nonsense_leads_to_nothing() {
+    let sandbox = script();
+    let _ = sandbox.run(&["trust", "--yes"]).ok();
+    for (script, expected) in [
+        ("echo 'not now, please' >&2; exit 75", "could not list: not now, please"),
+        ("echo nonsense", "did not answer `list` as it should"),
+        (
+            "echo '{\"machines\":[{\"id\":\"\\u0007\",\"name\":\"x\",\"state\":\"running\"}]}'",
+            "did not answer",
+        ),
+        ("kill -9 $$", "could not list"),
+    ] {
+        sandbox.write("provider.sh", format!("#!/bin/sh\n{script}\n"));
+        let run = sandbox.run(&["plan"]).ok();
+        assert!(run.said().contains(expected), "{script}: {run}");
+        assert!(run.said().contains("1 unknown"), "{run}");
+    }
+}
