@@ -1,7 +1,9 @@
 //! Machines of the fleet that no block of the file explains, or that a host has too many.
 
 use super::host::stopped_by;
-use super::{Action, HostPlan, Impact, PlannedStep, Planner, Reason, StoppedBy, Stray};
+use super::{
+    AccountFact, Action, HostPlan, Impact, PlannedStep, Planner, Reason, StoppedBy, Stray,
+};
 use crate::model::{HostName, IdleStop, Machine, MachineState};
 
 impl<'a> Planner<'a> {
@@ -29,10 +31,38 @@ impl<'a> Planner<'a> {
                 }
             }
         }
+        entries.extend(self.policy.destroy.iter().filter_map(|host| self.unseen(host)));
         if self.policy.only.is_none() {
             strays.extend(self.unreadable());
         }
         (entries, strays)
+    }
+
+    /// A host to destroy whose machine may be at an account that did not answer.
+    fn unseen(&self, host: &HostName) -> Option<HostPlan> {
+        if self.by_host.contains_key(host) || self.explained(host) {
+            return None;
+        }
+        let mut unknown = self.observed.accounts.iter().filter_map(|(account, fact)| match fact {
+            AccountFact::Unknown(unknown) => Some((account, unknown)),
+            AccountFact::Seen(_) => None,
+        });
+        let (account, unknown) = unknown.next()?;
+        Some(HostPlan {
+            host: host.clone(),
+            account: account.clone(),
+            action: Action::Unknown,
+            reason: Reason::NoAnswer(unknown.clone()),
+            impact: Impact::None,
+            settings: Vec::new(),
+            pending: Vec::new(),
+            notes: Vec::new(),
+            machine: None,
+            make: None,
+            steps: Vec::new(),
+            stopped_by: StoppedBy::NotRunning,
+            facts: self.facts(account, None),
+        })
     }
 
     fn explained(&self, name: &HostName) -> bool {

@@ -254,6 +254,10 @@ fn an_engine_that_stops_is_unknown_and_heals_when_it_is_back() {
     assert!(plan.said().contains("the docker engine does not answer"), "{plan}");
     let apply = world.run(&["apply", "--yes"]);
     assert_eq!(apply.code, Some(1), "{apply}");
+    let before = world.read("hosts.toml");
+    let destroy = world.run(&["host", "destroy", &name, "--yes"]);
+    assert_eq!(destroy.code, Some(1), "{destroy}");
+    assert_eq!(world.read("hosts.toml"), before, "unknown is not absent: the block stays");
     let exec = world.run(&["exec", &name, "--", "true"]);
     assert_eq!(exec.code, Some(125), "{exec}");
     assert!(exec.said().contains("systemctl start docker"), "{exec}");

@@ -406,3 +406,17 @@ async fn an_idle_stop_by_the_keeper_is_said() {
     let after = "2h".parse().unwrap();
     assert!(notes.contains(&Note::IdleStopNeedsKeeper { after }), "{notes:?}");
 }
+
+#[tokio::test]
+async fn a_host_to_destroy_at_an_account_that_does_not_answer_is_unknown_not_gone() {
+    let case = bench();
+    case.apply(ONE).await;
+    case.cloud.fault(Verb::List, Fault::Refuse(ErrorKind::NotNow));
+    let destroy = Policy {
+        only: Some([host("dev")].into()),
+        destroy: [host("dev")].into(),
+        ..Policy::default()
+    };
+    let entry = case.entry_with("fleet = \"bench\"\n", &destroy).await;
+    assert_eq!(entry.action, Action::Unknown);
+}

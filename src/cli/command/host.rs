@@ -13,7 +13,7 @@ use crate::cli::open::{self, Open, Start, open};
 use crate::cli::ui::Ui;
 use crate::config::{self, Config, Edit, FILE_NAME, File, NewHost};
 use crate::fleet::{ApplyOptions, Fleet, random};
-use crate::model::{FleetId, HostName, Power, Size};
+use crate::model::{FleetId, Power, Size};
 use crate::plan::{Action, Plan, Policy};
 
 pub(crate) async fn create(ui: &Ui, start: &Start, args: CreateArgs) -> Result<ExitCode, CliError> {
@@ -53,7 +53,7 @@ pub(crate) async fn destroy(
     let policy = Policy {
         only: Some(names.clone()),
         force: args.force,
-        destroy: names,
+        destroy: names.clone(),
         unprotect: args.unprotect,
         ..Policy::default()
     };
@@ -181,20 +181,20 @@ async fn finish(
     consent(ui, plan, Given { yes: run.yes, destroy: None, named: true })?;
     let lock = open.computer.lock_edit(&open.file.path).await?;
     edit.write(&open.file.path)?;
-    let changed = format!("{}: {}\n", open.file.path.display(), describe(plan, edit, &open.file));
-    ui.say(&changed);
+    ui.say(&format!("{}: {}\n", open.file.path.display(), describe(edit, &open.file)));
     drop(lock);
     carry_out(ui, fleet, plan, &options(force), run.json).await
 }
 
 /// What the edit did to the file, in a few words.
-fn describe(plan: &Plan, edit: &Edit, file: &File) -> String {
-    let names: Vec<&HostName> = plan.hosts.iter().map(|entry| &entry.host).collect();
-    let list = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+fn describe(edit: &Edit, file: &File) -> &'static str {
+    if edit.text() == file.text {
+        return "left as it was";
+    }
     let (old, new) = (file.text.lines().count(), edit.text().lines().count());
     match new.cmp(&old) {
-        std::cmp::Ordering::Greater => format!("wrote {list}"),
-        std::cmp::Ordering::Less => format!("removed {list}"),
-        std::cmp::Ordering::Equal => format!("changed {list}"),
+        std::cmp::Ordering::Greater => "the host was added",
+        std::cmp::Ordering::Less => "the host was removed",
+        std::cmp::Ordering::Equal => "the host was changed",
     }
 }

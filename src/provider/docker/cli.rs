@@ -107,6 +107,9 @@ impl Cli {
 
     /// Every container of the engine, running or not.
     pub(super) async fn list(&self, label: &str) -> Result<Vec<Row>, ProviderError> {
+        if self.name == "podman" {
+            return self.list_podman(label).await;
+        }
         // Asked for by template: JSON output joins labels by commas that may stand in their values,
         // and makes old engines compute sizes.
         let format = format!("{{{{.ID}}}}\t{{{{.Names}}}}\t{{{{.Label \"{label}fleet\"}}}}");
@@ -115,10 +118,22 @@ impl Cli {
         if ended.code != Some(0) {
             return Err(self.failure("list containers", &ended));
         }
-        parse_rows(&ended.output).map_err(|line| {
-            let text = format!("`{} ps` printed something that is no container", self.name);
-            ProviderError::new(ErrorKind::Nonsense, text).detail(line)
-        })
+        parse_rows(&ended.output).map_err(|line| self.nonsense(line))
+    }
+
+    /// Podman's templates know no labels (4.3), but its JSON keeps them apart.
+    async fn list_podman(&self, label: &str) -> Result<Vec<Row>, ProviderError> {
+        let words = ["ps", "--all", "--no-trunc", "--format", "json"];
+        let ended = self.run(&words, super::LOOK).await?;
+        if ended.code != Some(0) {
+            return Err(self.failure("list containers", &ended));
+        }
+        parse_podman(&ended.output, &format!("{label}fleet")).map_err(|why| self.nonsense(why))
+    }
+
+    fn nonsense(&self, detail: String) -> ProviderError {
+        let text = format!("`{} ps` printed something that is no container", self.name);
+        ProviderError::new(ErrorKind::Nonsense, text).detail(detail)
     }
 
     /// What a call that ended badly means.
@@ -176,6 +191,26 @@ pub(super) fn parse_rows(output: &[u8]) -> Result<Vec<Row>, String> {
     rows.collect()
 }
 
+/// One container of Podman's list.
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct PodmanRow {
+    id: String,
+    names: Option<Vec<String>>,
+    labels: Option<BTreeMap<String, String>>,
+}
+
+/// Reads Podman's list, one JSON array; the error is what is wrong with it.
+pub(super) fn parse_podman(output: &[u8], fleet_label: &str) -> Result<Vec<Row>, String> {
+    let rows: Vec<PodmanRow> = serde_json::from_slice(output).map_err(|error| error.to_string())?;
+    let row = |row: PodmanRow| {
+        let fleet = row.labels.unwrap_or_default().remove(fleet_label).unwrap_or_default();
+        let name = row.names.unwrap_or_default().into_iter().next().unwrap_or_default();
+        if is_id(&row.id) { Ok(Row { id: row.id, name, fleet }) } else { Err(row.id) }
+    };
+    rows.into_iter().map(row).collect()
+}
+
 fn is_id(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -193,6 +228,21 @@ mod tests {
         let text = format!("WARNING: something\n{id}\tx\t\n");
         assert_eq!(parse_rows(text.as_bytes()), Err("WARNING: something".into()));
         assert_eq!(parse_rows(b""), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn podman_rows_are_read_from_json() {
+        let id = "b".repeat(64);
+        let text = format!(
+            "[{{\"Id\":\"{id}\",\"Names\":[\"simstim-dev\"],\"Labels\":{{\"l\":\"f\"}},\"Pid\":7}},
+              {{\"Id\":\"{id}\",\"Names\":null,\"Labels\":null}}]"
+        );
+        let rows = parse_podman(text.as_bytes(), "l").unwrap();
+        assert_eq!((rows[0].name.as_str(), rows[0].fleet.as_str()), ("simstim-dev", "f"));
+        assert_eq!((rows[1].name.as_str(), rows[1].fleet.as_str()), ("", ""));
+        assert!(
+            parse_podman(b"{}", "l").is_err() && parse_podman(b"[{\"Id\":\"x\"}]", "l").is_err()
+        );
     }
 
     #[test]
