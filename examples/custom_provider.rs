@@ -7,7 +7,6 @@
 //! The program is `simstim` with one more kind: `provider = "folder"`.
 #![allow(clippy::wildcard_imports, reason = "an example needs most of the words")]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -55,22 +54,18 @@ impl Folder {
         self.root.join(name)
     }
 
-    /// A machine, if the folder of that name carries a mark.
+    /// Beside the folder: written last, removed last, so what it says is there is whole.
+    fn mark(&self, name: &str) -> PathBuf {
+        self.root.join(format!("{name}.mark"))
+    }
+
+    /// The machine of a name, if there is a mark for it.
     fn read(&self, name: &str) -> Option<Machine> {
-        let text = fs::read_to_string(self.path(name).join("mark.json")).ok()?;
-        let labels: BTreeMap<String, String> = serde_json::from_str(&text).ok()?;
-        let mark = Mark::from_labels(|key| labels.get(key).map(String::as_str)).ok()?;
+        let mark = Mark::from_json(&fs::read_to_string(self.mark(name)).ok()?)?;
         let up = self.path(name).join("up").exists();
-        Some(Machine {
-            account: self.account.clone(),
-            id: MachineId::new(format!("{name}.{}", mark.nonce)).ok()?,
-            name: name.into(),
-            mark,
-            state: if up { MachineState::Running } else { MachineState::Stopped },
-            size: Size::default(),
-            settings: BTreeMap::new(),
-            architecture: None,
-        })
+        let state = if up { MachineState::Running } else { MachineState::Stopped };
+        let id = MachineId::new(format!("{name}.{}", mark.nonce)).ok()?;
+        Some(Machine::new(&self.account, id, name, mark, state))
     }
 }
 
@@ -86,7 +81,8 @@ impl Provider for Folder {
 
     async fn list(&self, question: &Question) -> Result<Listing, ProviderError> {
         let names = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        let all = names.filter_map(|entry| self.read(entry.file_name().to_str()?));
+        let all =
+            names.filter_map(|entry| self.read(entry.file_name().to_str()?.strip_suffix(".mark")?));
         let ours = |machine: &Machine| Some(&machine.mark.fleet) == question.fleet.as_ref();
         let (machines, others): (Vec<_>, Vec<_>) = all.partition(ours);
         let there = |id: &MachineId| machines.iter().any(|machine| machine.id == *id);
@@ -101,8 +97,7 @@ impl Provider for Folder {
     }
 
     async fn survey(&self, _: &MachineSpec) -> Result<Survey, ProviderError> {
-        let architecture = Some(Architecture::new(std::env::consts::ARCH));
-        Ok(Survey { architecture, image_present: true })
+        Ok(Survey::this_computer())
     }
 
     async fn image(&self, _: &MachineSpec, _: Progress<'_>) -> Result<(), ProviderError> {
@@ -110,13 +105,13 @@ impl Provider for Folder {
     }
 
     async fn create(&self, spec: &MachineSpec, mark: &Mark) -> Result<MachineId, ProviderError> {
-        // Complete before it has its name, so it is never seen without a mark.
         let draft = self.path(&format!(".new-{}", mark.nonce));
-        let labels: BTreeMap<&str, String> = mark.labels().into_iter().collect();
-        let labels = serde_json::to_string(&labels).expect("labels are texts");
-        fs::create_dir_all(&draft)?;
-        fs::write(draft.join("mark.json"), labels)?;
-        fs::rename(&draft, self.path(&spec.name))?;
+        fs::create_dir_all(self.path(&spec.name))?;
+        fs::write(&draft, mark.to_json())?;
+        // A link is whole, and fails where the name is taken.
+        let linked = fs::hard_link(&draft, self.mark(&spec.name));
+        fs::remove_file(&draft)?;
+        linked?;
         MachineId::new(format!("{}.{}", spec.name, mark.nonce))
             .map_err(|error| ProviderError::new(ErrorKind::Refused, error.to_string()))
     }
@@ -131,9 +126,10 @@ impl Provider for Folder {
 
     async fn destroy(&self, machine: &Machine) -> Result<(), ProviderError> {
         match self.get(machine).await? {
-            Some(_) => Ok(fs::remove_dir_all(self.path(&machine.name))?),
-            None => Ok(()),
+            Some(_) => fs::remove_dir_all(self.path(&machine.name))?,
+            None => return Ok(()),
         }
+        Ok(fs::remove_file(self.mark(&machine.name))?)
     }
 
     async fn resize(&self, _: &Machine, _: &Size) -> Result<(), ProviderError> {

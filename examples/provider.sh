@@ -1,39 +1,42 @@
 #!/bin/sh
-# A provider in shell, for `provider = "script"` (see examples/script.toml): a machine is a folder.
+# A provider in shell, for `provider = "script"` (see examples/script.toml): a machine is a folder,
+# and a file of labels beside it that is written last and removed last.
 # One JSON object comes in on one line, one goes out.
 set -eu
 root=${XDG_DATA_HOME:-$HOME/.local/share}/simstim-shell-example
 mkdir -p "$root"
 read -r request
 field() { printf '%s\n' "$request" | sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p"; }
-machine=$root/$(field name)
+name=$(field name)
+machine=$root/$name
 
 case $(field verb) in
   list)
     fleet=$(field fleet) comma=
     printf '{"machines":['
-    for folder in "$root"/*/; do
-      grep -q "\"fleet\":\"$fleet\"" "$folder/labels" 2>/dev/null || continue
-      name=$(basename "$folder")
+    for labels in "$root"/*.labels; do
+      grep -q "\"fleet\":\"$fleet\"" "$labels" 2>/dev/null || continue
+      name=$(basename "$labels" .labels)
+      state=$(cat "$root/$name/state" 2>/dev/null || echo stopped)
       printf '%s{"id":"%s","name":"%s","state":"%s","labels":%s}' "$comma" \
-        "$name" "$name" "$(cat "$folder/state")" "$(cat "$folder/labels")"
+        "$name" "$name" "$state" "$(cat "$labels")"
       comma=,
     done
     printf ']}\n'
     ;;
   create)
-    # The labels are complete before the folder has its name.
+    mkdir -p "$machine/home"
+    echo created >"$machine/state"
     draft=$root/.new-$$
-    mkdir "$draft" "$draft/home"
-    printf '%s\n' "$request" | sed 's/.*"labels":\({[^}]*}\).*/\1/' >"$draft/labels"
-    echo created >"$draft/state"
-    if [ -e "$machine" ]; then rm -r "$draft"; echo "$machine exists" >&2; exit 73; fi
-    mv "$draft" "$machine"
-    printf '{"id":"%s"}\n' "$(field name)"
+    printf '%s\n' "$request" | sed 's/.*"labels":\({[^}]*}\).*/\1/' >"$draft"
+    # A link is whole, and fails where the name is taken.
+    ln "$draft" "$machine.labels" 2>/dev/null || { rm "$draft"; echo "$name exists" >&2; exit 73; }
+    rm "$draft"
+    printf '{"id":"%s"}\n' "$name"
     ;;
   start) echo running >"$machine/state"; echo '{}' ;;
   stop) echo stopped >"$machine/state"; echo '{}' ;;
-  destroy) rm -rf "$machine"; echo '{}' ;;
+  destroy) rm -rf "$machine"; rm -f "$machine.labels"; echo '{}' ;;
   connect) printf '{"command":["env","-C","%s/home","HOME=%s/home"]}\n' "$machine" "$machine" ;;
   *) echo "unknown verb" >&2; exit 1 ;;
 esac

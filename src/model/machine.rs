@@ -60,6 +60,18 @@ impl Mark {
         ]
     }
 
+    /// The labels as one JSON object, for providers that keep marks in files.
+    pub fn to_json(&self) -> String {
+        let labels: BTreeMap<&str, String> = self.labels().into_iter().collect();
+        serde_json::to_string(&labels).expect("labels are texts")
+    }
+
+    /// Reads [`Self::to_json`] back; `None` where it is no mark.
+    pub fn from_json(json: &str) -> Option<Self> {
+        let labels: BTreeMap<String, String> = serde_json::from_str(json).ok()?;
+        Self::from_labels(|key| labels.get(key).map(String::as_str)).ok()
+    }
+
     /// Reads labels back. `get` gives the value of a key of [`Self::labels`].
     pub fn from_labels<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Self, MarkError> {
         let text = |key: &'static str| get(key).ok_or(MarkError::Missing(key));
@@ -128,6 +140,28 @@ pub struct Machine {
     pub settings: BTreeMap<String, String>,
     /// Its processor, where known.
     pub architecture: Option<Architecture>,
+}
+
+impl Machine {
+    /// A machine of which its provider says no more than this.
+    pub fn new(
+        account: &AccountName,
+        id: MachineId,
+        name: &str,
+        mark: Mark,
+        state: MachineState,
+    ) -> Self {
+        Self {
+            account: account.clone(),
+            id,
+            name: name.into(),
+            mark,
+            state,
+            size: Size::default(),
+            settings: BTreeMap::new(),
+            architecture: None,
+        }
+    }
 }
 
 /// A session's state, the busiest first.
@@ -223,7 +257,9 @@ mod tests {
         };
         let labels = BTreeMap::from(mark.labels());
         let read = Mark::from_labels(|key| labels.get(key).map(String::as_str));
-        assert_eq!(read, Ok(mark));
+        assert_eq!(read.as_ref(), Ok(&mark));
+        assert_eq!(Mark::from_json(&mark.to_json()), Some(mark));
+        assert_eq!(Mark::from_json("{}"), None);
         assert_eq!(Mark::from_labels(|_| None), Err(MarkError::Missing("made-at")));
     }
 }

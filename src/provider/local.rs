@@ -29,6 +29,12 @@ const OWNER: &str = "SIMSTIM_MACHINE";
 const PASSED_ON: [&str; 9] =
     ["PATH", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ"];
 
+/// The file that makes a folder a machine.
+const MARK: &str = "mark.json";
+
+/// A create takes milliseconds; a draft this old is nobody's.
+const DRAFT_KEPT: Duration = Duration::from_secs(3600);
+
 /// How long processes have to leave after SIGTERM before they are killed.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -101,14 +107,15 @@ impl Local {
     fn read(&self, folder: &Path) -> Option<Result<Machine, String>> {
         let name = folder.file_name()?.to_str()?.to_owned();
         let is_folder = fs::symlink_metadata(folder).is_ok_and(|data| data.is_dir());
-        if name.starts_with('.') || !is_folder {
+        let is_empty = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+        if name.starts_with('.') || !is_folder || is_empty() {
             return None;
         }
-        Some(self.read_mark(folder, name))
+        Some(self.read_mark(folder, &name))
     }
 
-    fn read_mark(&self, folder: &Path, name: String) -> Result<Machine, String> {
-        let path = folder.join("mark.json");
+    fn read_mark(&self, folder: &Path, name: &str) -> Result<Machine, String> {
+        let path = folder.join(MARK);
         let bytes = files::read_bounded(&path, 64 << 10).map_err(|error| error.to_string())?;
         let labels: BTreeMap<String, String> =
             serde_json::from_slice(&bytes).map_err(|error| format!("its mark: {error}"))?;
@@ -120,16 +127,9 @@ impl Local {
             Err(_) if folder.join("started").exists() => MachineState::Stopped,
             Err(_) => MachineState::Created,
         };
-        Ok(Machine {
-            account: self.account.clone(),
-            id: id_of(&name, &mark).ok_or("its name is no name of a machine")?,
-            name,
-            mark,
-            state,
-            size: Size::default(),
-            settings: BTreeMap::new(),
-            architecture: Some(Architecture::new(std::env::consts::ARCH)),
-        })
+        let id = id_of(name, &mark).ok_or("its name is no name of a machine")?;
+        let architecture = Some(Architecture::new(std::env::consts::ARCH));
+        Ok(Machine { architecture, ..Machine::new(&self.account, id, name, mark, state) })
     }
 
     /// The machine as it is now, or what to say where it is another one or none.
@@ -137,7 +137,8 @@ impl Local {
         let folder = self.folder(machine);
         match self.read(&folder) {
             Some(Ok(found)) if found.mark.nonce == machine.mark.nonce => Ok(Some(found)),
-            None if !folder.exists() => Ok(None),
+            // No folder, or an empty one: nothing of the machine is left.
+            None if !folder.is_symlink() => Ok(None),
             _ => Err(ProviderError::new(
                 ErrorKind::Refused,
                 format!("{} is not the folder of this machine any more", folder.display()),
@@ -237,8 +238,7 @@ impl Provider for Local {
 
     async fn survey(&self, _: &MachineSpec) -> Result<Survey, ProviderError> {
         self.check().await?;
-        let architecture = Some(Architecture::new(std::env::consts::ARCH));
-        Ok(Survey { architecture, image_present: true })
+        Ok(Survey::this_computer())
     }
 
     async fn image(&self, _: &MachineSpec, _: Progress<'_>) -> Result<(), ProviderError> {
@@ -249,15 +249,14 @@ impl Provider for Local {
         let fleet = self.fleet_folder(&spec.fleet);
         files::private_folder(&fleet)
             .map_err(|error| ProviderError::new(ErrorKind::Denied, error.to_string()))?;
+        sweep(&fleet);
         // Complete under a name that no list shows, then renamed: it is never seen without a mark.
         let draft = fleet.join(format!(".new-{}", mark.nonce));
         let target = fleet.join(&spec.name);
-        let labels: BTreeMap<&str, String> = mark.labels().into_iter().collect();
-        let labels = serde_json::to_vec_pretty(&labels).expect("labels are texts");
         let make = || {
             fs::DirBuilder::new().mode(0o700).create(&draft)?;
             fs::DirBuilder::new().mode(0o700).create(draft.join("home"))?;
-            fs::write(draft.join("mark.json"), labels)?;
+            fs::write(draft.join(MARK), mark.to_json())?;
             fs::rename(&draft, &target)
         };
         make().map_err(|error| {
@@ -301,10 +300,7 @@ impl Provider for Local {
         let Some(found) = self.again(machine)? else { return Ok(()) };
         self.end_processes(&found).await?;
         let folder = self.folder(&found);
-        let doomed = folder.with_file_name(format!(".gone-{}", found.mark.nonce));
-        fs::rename(&folder, &doomed).map_err(io_error("remove", &folder))?;
-        // Follows no link: what a link points to stays.
-        fs::remove_dir_all(&doomed).map_err(io_error("remove", &doomed))
+        remove_machine(&folder).map_err(io_error("remove", &folder))
     }
 
     async fn resize(&self, _: &Machine, _: &Size) -> Result<(), ProviderError> {
@@ -319,6 +315,38 @@ impl Provider for Local {
         env.push(("HOME".into(), home.clone().into()));
         env.push((OWNER.into(), machine.mark.nonce.as_str().into()));
         Arc::new(ChildTransport { prefix: Vec::new(), env: Some(env), directory: Some(home) })
+    }
+}
+
+/// Removes a machine's folder, its mark last: cut off anywhere, the next list still shows it.
+/// Follows no link: what a link points to stays.
+fn remove_machine(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name() == MARK {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    fs::remove_file(folder.join(MARK))?;
+    // An empty folder is no machine any more, and a create may take its place.
+    fs::remove_dir(folder)
+}
+
+/// Removes what creates that were cut off left long ago.
+fn sweep(fleet: &Path) {
+    let old = |path: &Path| {
+        let modified = fs::symlink_metadata(path).and_then(|data| data.modified()).ok();
+        modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > DRAFT_KEPT)
+    };
+    for entry in fs::read_dir(fleet).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(".new-") && old(&entry.path()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 

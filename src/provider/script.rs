@@ -119,16 +119,8 @@ impl Described {
                 MachineState::Busy(other.chars().filter(|c| !c.is_control()).take(40).collect())
             }
         };
-        Ok(Machine {
-            account: account.clone(),
-            id: self.id,
-            name,
-            mark,
-            state,
-            size: Size::default(),
-            settings: self.settings,
-            architecture: None,
-        })
+        let machine = Machine::new(account, self.id, &name, mark, state);
+        Ok(Machine { settings: self.settings, ..machine })
     }
 }
 

@@ -589,3 +589,39 @@ fn an_idle_container_is_stopped_by_the_keeper_in_time_and_not_before() {
     assert_eq!(keeper.wait().unwrap().code(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(5));
 }
+
+/// How many kills there are is bounded here; `SIMSTIM_KILLS` asks for more.
+fn kill_steps() -> u32 {
+    std::env::var("SIMSTIM_KILLS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn killed_at_any_moment_one_more_run_converges() {
+    use rustix::process::Signal;
+    use support::kills::{interrupt, moments};
+    let apart = std::time::Duration::from_millis(60);
+    for signal in [Signal::KILL, Signal::INT] {
+        // Preflight, image, create, start, bootstrap: begun and done each.
+        for moment in moments(10, kill_steps(), apart) {
+            let world = World::new();
+            let name = unique("kill");
+            world.file(&host(&name, ""));
+            interrupt(&world, &["apply", "--yes", "--json"], moment, signal);
+            let _ = world.run(&["plan"]).ok();
+            world.apply(&[]);
+            world.only();
+            assert_eq!(world.run(&["exec", &name, "--", "echo", "up"]).ok().stdout, "up\n");
+            // Preflight and destroy, with the edit of the file before them.
+            let events = moment.events.min(4);
+            let destroy = ["host", "destroy", &name, "--yes", "--json"];
+            let moment = support::kills::Moment { events, ..moment };
+            interrupt(&world, &destroy, moment, signal);
+            let text = world.read("hosts.toml");
+            assert!(text.contains(&name) || !text.contains("[[host]]"), "whole: {text}");
+            if text.contains(&name) || !world.containers().is_empty() {
+                let _ = world.run(&["host", "destroy", &name, "--yes"]).ok();
+            }
+            assert!(world.containers().is_empty(), "{signal:?} at {moment:?}");
+        }
+    }
+}

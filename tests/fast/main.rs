@@ -11,6 +11,7 @@ mod executor;
 mod files;
 mod floors;
 mod keeper;
+mod kills;
 mod others;
 mod planner;
 mod promises;

@@ -1,6 +1,8 @@
 //! The whole binary in a world of its own: a cleared environment, an empty home, a project folder.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod kills;
+
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
