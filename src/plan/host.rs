@@ -273,7 +273,8 @@ impl<'a> Planner<'a> {
         }
         let open = self.observed.history.open_intents.contains_key(&machine.mark.nonce);
         let unfinished = open || machine.state == MachineState::Created;
-        let start = (!up).then_some(PlannedStep::Start);
+        // Set-up begins at the start, also where the machine came up: it may have been cut off there.
+        let start = (!up || unfinished).then_some(PlannedStep::Start);
         let steps = || start.into_iter().chain([PlannedStep::Bootstrap]).collect();
         let act = |action, reason| Verdict { steps: steps(), ..Verdict::plain(action, reason) };
         match (up, host.power) {

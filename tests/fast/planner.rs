@@ -358,7 +358,7 @@ async fn a_machine_that_was_never_started_is_finished() {
     assert!(!case.apply(ONE).await.is_success());
     let entry = case.entry(ONE).await;
     assert_eq!((entry.action, entry.reason), (Action::Change, Reason::SetUpUnfinished));
-    assert_eq!(entry.steps, [PlannedStep::Bootstrap]);
+    assert_eq!(entry.steps, [PlannedStep::Start, PlannedStep::Bootstrap]);
     assert!(case.apply(ONE).await.is_success());
     assert_eq!(case.entry(ONE).await.action, Action::None);
 }
