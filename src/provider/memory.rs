@@ -4,12 +4,12 @@
 //! lost or make no sense. [`MemoryKind`] is a kind of provider in front of it, [`MemoryDoor`] stands
 //! in for the helpers of its machines.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::faults::{Fault, Faults, Verb};
 use super::{ErrorKind, Kind, Progress, Provider, ProviderError};
 use crate::config::Account;
 use crate::files::Folders;
@@ -22,45 +22,12 @@ use crate::model::{
 use crate::plan::SessionsFact;
 use crate::transport::{ChildTransport, Transport};
 
-/// A verb of [`Provider`], for faults and for counting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "each is the method of its name")]
-pub enum Verb {
-    Check,
-    List,
-    Get,
-    Survey,
-    Image,
-    Create,
-    Start,
-    Stop,
-    Destroy,
-    Resize,
-}
-
-/// What goes wrong with one call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
-    /// It is refused with this meaning, and nothing is done.
-    Refuse(ErrorKind),
-    /// It is done, and its answer is lost.
-    LoseAnswer,
-    /// It is done after a while.
-    Slow(Duration),
-    /// It is never answered, and nothing is done.
-    Hang,
-    /// It is done, but the machine is missing from so many lists yet. Only for creates.
-    Late(usize),
-}
-
 #[derive(Debug, Default)]
 struct Inner {
     machines: BTreeMap<MachineId, Stored>,
     foreign_names: BTreeSet<String>,
     images: BTreeSet<String>,
     made: u64,
-    faults: VecDeque<(Verb, Fault)>,
-    calls: Vec<Verb>,
     identity: String,
 }
 
@@ -72,26 +39,30 @@ struct Stored {
 
 /// A vendor in memory. Clones are the same vendor.
 #[derive(Debug, Clone, Default)]
-pub struct Cloud(Arc<Mutex<Inner>>);
+pub struct Cloud {
+    inner: Arc<Mutex<Inner>>,
+    /// What goes wrong with its calls.
+    pub faults: Faults,
+}
 
 impl Cloud {
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the next call of a verb go wrong; several for one verb come in turn.
     pub fn fault(&self, verb: Verb, fault: Fault) {
-        self.inner().faults.push_back((verb, fault));
+        self.faults.add(verb, fault);
     }
 
     /// Takes back the faults that have not come yet.
     pub fn heal(&self) {
-        self.inner().faults.clear();
+        self.faults.heal();
     }
 
     /// The calls so far, in order.
     pub fn calls(&self) -> Vec<Verb> {
-        self.inner().calls.clone()
+        self.faults.calls()
     }
 
     /// Every machine there is, whether lists show it yet or not.
@@ -193,39 +164,20 @@ struct Memory {
     cloud: Cloud,
 }
 
-fn refuse(kind: ErrorKind) -> ProviderError {
-    ProviderError::new(kind, format!("the vendor says {kind:?}"))
-}
-
 fn gone() -> ProviderError {
     ProviderError::new(ErrorKind::Gone, "there is no such machine")
 }
 
 impl Memory {
     /// Does one call with the fault that is due for it, if any.
-    async fn call<T>(
+    async fn call<T: Send>(
         &self,
         verb: Verb,
         act: impl FnOnce(&mut Inner, &AccountName, usize) -> Result<T, ProviderError> + Send,
     ) -> Result<T, ProviderError> {
-        let fault = {
-            let mut inner = self.cloud.inner();
-            inner.calls.push(verb);
-            let due = inner.faults.iter().position(|(due, _)| *due == verb);
-            due.and_then(|at| inner.faults.remove(at)).map(|(_, fault)| fault)
-        };
-        let act = |hidden| act(&mut self.cloud.inner(), &self.account, hidden);
-        match fault {
-            None => act(0),
-            Some(Fault::Refuse(kind)) => Err(refuse(kind)),
-            Some(Fault::LoseAnswer) => act(0).and_then(|_| Err(refuse(ErrorKind::NotNow))),
-            Some(Fault::Late(lists)) => act(lists).and_then(|_| Err(refuse(ErrorKind::NotNow))),
-            Some(Fault::Slow(pause)) => {
-                tokio::time::sleep(pause).await;
-                act(0)
-            }
-            Some(Fault::Hang) => std::future::pending().await,
-        }
+        let hidden = self.cloud.faults.lateness(verb);
+        let act = async { act(&mut self.cloud.inner(), &self.account, hidden) };
+        self.cloud.faults.around(verb, act).await
     }
 
     async fn change(
@@ -308,7 +260,7 @@ impl Provider for Memory {
         self.call(Verb::Create, |inner, account, hidden_from| {
             let mut names = inner.machines.values().map(|stored| &stored.machine.name);
             if names.any(|name| *name == spec.name) || inner.foreign_names.contains(&spec.name) {
-                return Err(refuse(ErrorKind::Taken));
+                return Err(ProviderError::new(ErrorKind::Taken, "the name is taken"));
             }
             inner.made += 1;
             let id = MachineId::new(format!("m-{}", inner.made)).map_err(|_| gone())?;

@@ -2,6 +2,7 @@
 //! calls what it cannot; everything else is a handful of verbs that each look before they act.
 
 mod docker;
+pub mod faults;
 mod local;
 pub mod memory;
 mod script;

@@ -12,6 +12,7 @@ mod files;
 mod floors;
 mod keeper;
 mod kills;
+mod kit;
 mod others;
 mod planner;
 mod promises;
