@@ -35,8 +35,18 @@ case $(field verb) in
     printf '{"id":"%s"}\n' "$name"
     ;;
   start) echo running >"$machine/state"; echo '{}' ;;
-  stop) echo stopped >"$machine/state"; echo '{}' ;;
+  stop)
+    # Its processes are those that carry its name.
+    for process in /proc/[0-9]*; do
+      grep -qzx "SHELL_EXAMPLE=$name" "$process/environ" 2>/dev/null || continue
+      kill "${process#/proc/}" 2>/dev/null || true
+    done
+    echo stopped >"$machine/state"; echo '{}'
+    ;;
   destroy) rm -rf "$machine"; rm -f "$machine.labels"; echo '{}' ;;
-  connect) printf '{"command":["env","-C","%s/home","HOME=%s/home"]}\n' "$machine" "$machine" ;;
+  connect)
+    printf '{"command":["env","-C","%s/home","HOME=%s/home","SHELL_EXAMPLE=%s"]}\n' \
+      "$machine" "$machine" "$name"
+    ;;
   *) echo "unknown verb" >&2; exit 1 ;;
 esac

@@ -86,7 +86,16 @@ pub fn private_folder(path: &Path) -> Result<(), FileError> {
 
 /// Reads a whole file of at most `most` bytes.
 pub fn read_bounded(path: &Path, most: u64) -> Result<Vec<u8>, FileError> {
-    let file = File::open(path).map_err(failed("read", path))?;
+    // Not blocking: a pipe that nobody writes to would be waited for at its opening.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)
+        .map_err(failed("read", path))?;
+    if !file.metadata().map_err(failed("read", path))?.is_file() {
+        let kind = io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+        return Err(failed("read", path)(kind));
+    }
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes).map_err(failed("read", path))?;
     if bytes.len() as u64 > most {

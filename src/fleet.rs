@@ -74,8 +74,13 @@ pub enum ConnectError {
     #[error("there is no host `{0}` in the file")]
     NoHost(HostName),
     /// It has no machine.
-    #[error("{0} has no machine yet")]
-    NoMachine(HostName),
+    #[error("{host}: {why}")]
+    NoMachine {
+        /// The host.
+        host: HostName,
+        /// Why, as a plan would say it.
+        why: String,
+    },
     /// The plan says what is in the way.
     #[error("{host}: {why}")]
     NotUsable {
@@ -379,7 +384,7 @@ impl Fleet {
                 let (why, hints) = (entry.reason.to_string(), entry.hints());
                 return Err(ConnectError::NotUsable { host: name, why, hints });
             }
-            return Err(ConnectError::NoMachine(name));
+            return Err(ConnectError::NoMachine { host: name, why: entry.reason.to_string() });
         };
         if machine.state != MachineState::Running {
             let state = machine.state.word().into();
@@ -399,15 +404,18 @@ impl Fleet {
     ) -> Result<Machine, ConnectError> {
         let only = Some(BTreeSet::from([host.name.clone()]));
         let policy = Policy { only, wake: true, power_only: true, ..Policy::default() };
-        let (plan, _) = self.plan(config, &policy).await;
-        let entry = plan.hosts.iter().find(|entry| entry.host == host.name);
+        let (mut plan, _) = self.plan(config, &policy).await;
+        plan.only_power_of(&host.name);
+        let entry = plan.hosts.first();
         let Some(entry) = entry else { return Err(ConnectError::NoHost(host.name.clone())) };
         let name = host.name.clone();
         if entry.action.is_trouble() {
             let (why, hints) = (entry.reason.to_string(), entry.hints());
             return Err(ConnectError::NotUsable { host: name, why, hints });
         }
-        let Some(machine) = &entry.machine else { return Err(ConnectError::NoMachine(name)) };
+        let Some(machine) = &entry.machine else {
+            return Err(ConnectError::NoMachine { host: name, why: entry.reason.to_string() });
+        };
         if entry.action.is_change() {
             let not_woken =
                 |why: String, hints| ConnectError::NotWoken { host: name.clone(), why, hints };

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -238,16 +238,26 @@ impl IntentLog {
         serde_json::to_writer(&mut line, &event).expect("an event is plain data");
         line.push(b'\n');
         let write = || {
-            let mut file =
-                OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
-            // A compaction replaces the file: it waits for us, and we for it.
-            file.lock_shared()?;
+            let mut file = self.open_locked()?;
             file.write_all(&line)?;
             file.sync_data()
         };
         write().map_err(failed("write", &self.path))?;
         self.history.fold(event);
         Ok(())
+    }
+
+    /// The file to append to. A compaction replaces it: it waits for us, and we for it.
+    fn open_locked(&self) -> std::io::Result<File> {
+        loop {
+            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
+            file.lock_shared()?;
+            // While we waited the name may have gone to another file.
+            let current = std::fs::metadata(&self.path).map(|data| data.ino());
+            if current.ok() == Some(file.metadata()?.ino()) {
+                return Ok(file);
+            }
+        }
     }
 
     /// Rewrites the log as the fewest events, unless somebody else wrote since it was read or

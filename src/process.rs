@@ -8,11 +8,15 @@ use std::io;
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 /// The most standard output that is kept: the details of 10,000 containers.
 const MOST_OUTPUT: usize = 128 << 20;
+
+/// After the program's end, for output that its pipes still hold.
+const DRAIN: Duration = Duration::from_secs(2);
 
 /// The end of standard error that is kept for messages.
 const ERROR_TAIL: usize = 16 << 10;
@@ -119,34 +123,79 @@ impl Program {
                 let _ = stdin.write_all(input).await;
             }
         };
-        let (output, errors, status, ()) =
-            tokio::join!(read_all(stdout, MOST_OUTPUT), read_tail(stderr), child.wait(), feed);
-        let output = output.map_err(io_error)?;
-        let output = output.ok_or_else(|| ProgramError::TooMuch(self.summary()))?;
-        Ok(Ended {
-            code: status.map_err(io_error)?.code(),
-            output,
-            errors: errors.map_err(io_error)?,
-        })
+        let _group = Group(child.id());
+        let (mut output, mut errors) = (Vec::new(), Vec::new());
+        let mut too_much = false;
+        let status = {
+            let read = async {
+                let (output, errors) = tokio::join!(
+                    read_all(stdout, MOST_OUTPUT, &mut output),
+                    read_tail(stderr, &mut errors)
+                );
+                too_much = output?;
+                errors
+            };
+            let mut read = std::pin::pin!(read);
+            let mut feed = std::pin::pin!(feed);
+            let (mut fed, mut done) = (false, false);
+            let status = loop {
+                tokio::select! {
+                    status = child.wait() => break status,
+                    result = &mut read, if !done => {
+                        result.map_err(io_error)?;
+                        done = true;
+                    }
+                    () = &mut feed, if !fed => fed = true,
+                }
+            };
+            // A child of its own may hold its output open for ever: what it printed is there soon.
+            if !done && let Ok(result) = tokio::time::timeout(DRAIN, read).await {
+                result.map_err(io_error)?;
+            }
+            status.map_err(io_error)?
+        };
+        if too_much {
+            return Err(ProgramError::TooMuch(self.summary()));
+        }
+        let errors = String::from_utf8_lossy(&errors).trim().to_owned();
+        Ok(Ended { code: status.code(), output, errors })
     }
 }
 
-/// Reads to the end; `None` where more than `most` bytes came.
-async fn read_all(stream: impl AsyncRead + Unpin, most: usize) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
-    let mut bounded = stream.take(most as u64 + 1);
-    bounded.read_to_end(&mut bytes).await?;
-    Ok((bytes.len() <= most).then_some(bytes))
+/// What a program started goes with it: its process group is killed when this is dropped. A group
+/// that is empty by then is left alone by the system.
+struct Group(Option<u32>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let group = self.0.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        if let Some(group) = group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
 }
 
-/// Reads to the end and keeps the last part, as text.
-pub(crate) async fn read_tail(mut stream: impl AsyncRead + Unpin) -> io::Result<String> {
-    let mut tail = Vec::new();
+/// Reads to the end; `true` where more than `most` bytes came.
+async fn read_all(
+    stream: impl AsyncRead + Unpin,
+    most: usize,
+    bytes: &mut Vec<u8>,
+) -> io::Result<bool> {
+    let mut bounded = stream.take(most as u64 + 1);
+    bounded.read_to_end(bytes).await?;
+    Ok(bytes.len() > most)
+}
+
+/// Reads to the end and keeps the last part.
+pub(crate) async fn read_tail(
+    mut stream: impl AsyncRead + Unpin,
+    tail: &mut Vec<u8>,
+) -> io::Result<()> {
     let mut buffer = vec![0; 8192];
     loop {
         let read = stream.read(&mut buffer).await?;
         if read == 0 {
-            return Ok(String::from_utf8_lossy(&tail).trim().to_owned());
+            return Ok(());
         }
         tail.extend_from_slice(&buffer[..read]);
         let surplus = tail.len().saturating_sub(ERROR_TAIL);
@@ -167,6 +216,15 @@ mod tests {
         let ended = program.run(SOON).await.unwrap();
         let expected = Ended { code: Some(3), output: b"in\0put".to_vec(), errors: "oh".into() };
         assert_eq!(ended, expected);
+    }
+
+    #[tokio::test]
+    async fn a_child_that_holds_the_output_open_is_not_waited_for() {
+        let begun = std::time::Instant::now();
+        let script = "sleep 60 & echo $!; echo oh >&2";
+        let ended = Program::new("sh", ["-c", script]).run(SOON).await.unwrap();
+        assert_eq!((ended.code, ended.errors.as_str()), (Some(0), "oh"));
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     }
 
     #[tokio::test]

@@ -160,6 +160,9 @@ impl Bridge {
         if let (End::Abandoned, Some(program)) = (end, &self.program) {
             program.hang_up();
         }
+        if self.purpose == Purpose::Exec {
+            restart_idle_count(&self.place);
+        }
         Ok(())
     }
 
@@ -253,7 +256,13 @@ impl Bridge {
             }
             Body::ListSessions(_) => {
                 let mut sessions = sessions::list(&self.place);
-                sessions.extend(marks::holds(&self.place).into_iter().map(held));
+                if self.purpose == Purpose::Look && is_client_at_work(&self.place) {
+                    let evidence = "somebody's command runs over a connection".into();
+                    sessions.push(claim("(exec)", evidence));
+                }
+                sessions.extend(
+                    marks::holds(&self.place).into_iter().map(|evidence| claim("(hold)", evidence)),
+                );
                 self.send_sessions(sessions);
             }
             Body::CheckIdle(check) => {
@@ -281,7 +290,7 @@ impl Bridge {
                 }
             }
             Body::Exec(exec) if self.purpose == Purpose::Exec && self.program.is_none() => {
-                match Program::start(&exec, self.place.home()) {
+                match Program::start(&exec, &self.place) {
                     Ok(program) => {
                         self.send(Body::Started(Started { pid: program.pid() }));
                         self.send(program.input_credit());
@@ -426,12 +435,25 @@ fn be_present(place: &Place) -> Option<File> {
     let file = presence_file(place)?;
     // A check holds the lock for a moment only.
     flock(&file, FlockOperation::LockShared).ok()?;
+    restart_idle_count(place);
     Some(file)
 }
 
-/// A person's claim on the machine, shown among the sessions so that nobody overlooks it.
-fn held(evidence: String) -> Session {
-    Session { name: "hold".into(), state: "working".into(), evidence, ..Session::default() }
+/// What keeps the machine like a session, shown among them so that nobody overlooks it. Its name
+/// is none that a session can have.
+fn claim(name: &str, evidence: String) -> Session {
+    Session { name: name.into(), state: "working".into(), evidence, ..Session::default() }
+}
+
+/// Whether a client holds the presence lock.
+fn is_client_at_work(place: &Place) -> bool {
+    presence_file(place)
+        .is_none_or(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
+}
+
+/// Somebody came or went: the idle count begins anew.
+fn restart_idle_count(place: &Place) {
+    let _ = std::fs::remove_file(place.folder().join("idle"));
 }
 
 /// Looks at everything that keeps the machine awake, and keeps the count.
@@ -441,9 +463,7 @@ fn check_idle(place: &Place, check: &CheckIdle) -> Verdict {
     let mut busy: Vec<String> =
         working.map(|session| format!("session {}: {}", session.name, session.evidence)).collect();
     busy.extend(marks::holds(place));
-    let client = presence_file(place)
-        .is_none_or(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err());
-    if client {
+    if is_client_at_work(place) {
         busy.push("a command of somebody runs".into());
     }
     let path = place.folder().join("idle");

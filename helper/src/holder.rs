@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,7 +29,7 @@ use crate::bridge::set_nonblocking;
 use crate::log::LogWriter;
 use crate::place::Place;
 use crate::processes::{self, Process};
-use crate::state::{self, Facts, Report};
+use crate::state::{self, Facts, Report, State};
 use crate::{marks, sessions};
 
 /// How often CPU is sampled, so that "lately" means the last one or two of these.
@@ -110,6 +110,10 @@ struct Holder {
     samples: [(Duration, Duration); 2],
     last_life: Duration,
     kill_at: Option<Duration>,
+    /// How the program ended.
+    status: Option<ExitStatus>,
+    /// The process groups there were when the session was hung up.
+    groups: Vec<i32>,
 }
 
 struct Client {
@@ -163,6 +167,8 @@ impl Holder {
             samples: [(Duration::ZERO, now()); 2],
             last_life: now(),
             kill_at: None,
+            status: None,
+            groups: Vec::new(),
         };
         let meta = format!(
             "pid {}\nstarted {}\ncommand {}\n",
@@ -175,7 +181,8 @@ impl Holder {
     }
 
     fn hold(mut self) {
-        let mut over: Option<Duration> = None;
+        // Since when the program is over, and since when nothing was printed after that.
+        let mut over: Option<(Duration, Duration)> = None;
         loop {
             let time = now();
             if self.kill_at.is_some_and(|at| time >= at) {
@@ -185,15 +192,33 @@ impl Holder {
             if time >= self.samples[1].1 + SAMPLE {
                 self.sample();
             }
-            if over.is_none() && matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
-                over = Some(time);
+            if over.is_none() && self.look_for_end() {
+                over = Some((time, time));
             }
-            let printed = self.turn(self.deadline(over.is_some()));
-            if over.is_some_and(|since| !printed || time >= since + DRAIN) {
+            let printed = self.turn(self.deadline(over.is_some()), over.is_some());
+            let Some((since, silent)) = &mut over else { continue };
+            if printed {
+                *silent = now();
+            }
+            let drained = now() >= *silent + SILENCE || now() >= *since + DRAIN;
+            // After a hang-up it stays until nothing of the session is left, or was killed.
+            if drained && (self.kill_at.is_none() || self.is_deserted()) {
                 break;
             }
         }
         self.write_end();
+    }
+
+    /// Whether the program has ended; keeps how.
+    fn look_for_end(&mut self) -> bool {
+        match self.child.try_wait() {
+            Ok(None) => false,
+            Ok(status) => {
+                self.status = status;
+                true
+            }
+            Err(_) => true,
+        }
     }
 
     fn deadline(&self, over: bool) -> Duration {
@@ -213,7 +238,7 @@ impl Holder {
     }
 
     /// Waits for something to do and does it; returns whether the program printed.
-    fn turn(&mut self, deadline: Duration) -> bool {
+    fn turn(&mut self, deadline: Duration, over: bool) -> bool {
         let timeout = Timespec::try_from(deadline.saturating_sub(now())).ok();
         let mut fds = vec![
             PollFd::from_borrowed_fd(self.terminal.as_fd(), PollFlags::IN),
@@ -221,7 +246,8 @@ impl Holder {
         ];
         fds.extend(self.clients.iter().map(|client| PollFd::new(&client.stream, PollFlags::IN)));
         let clients = self.clients.len();
-        if let Some(exit) = &self.exit {
+        // Once the program is over its end stays readable, and is no news.
+        if let (Some(exit), false) = (&self.exit, over) {
             fds.push(PollFd::new(exit, PollFlags::IN));
         }
         if poll(&mut fds, timeout.as_ref()).is_err() {
@@ -295,6 +321,7 @@ impl Holder {
                 Body::Sessions(Sessions { sessions: vec![self.describe()], more: false })
             }
             Body::SignalSession(SignalSession { number: 0, .. }) => {
+                self.groups = self.live_groups();
                 self.signal_all(Signal::HUP);
                 self.signal_all(Signal::CONT);
                 self.kill_at = Some(now() + GRACE);
@@ -311,15 +338,29 @@ impl Holder {
         }
     }
 
-    /// Signals every process group of the session.
+    /// Signals every process group of the session, and those it had when it was hung up.
     fn signal_all(&self, signal: Signal) {
-        let all = processes::all();
-        let mut groups: Vec<i32> = self.tree(&all).iter().map(|process| process.group).collect();
+        let mut groups = self.live_groups();
+        groups.extend(&self.groups);
         groups.sort_unstable();
         groups.dedup();
         for group in groups.into_iter().filter_map(Pid::from_raw) {
             let _ = kill_process_group(group, signal);
         }
+    }
+
+    fn live_groups(&self) -> Vec<i32> {
+        self.tree(&processes::all()).iter().map(|process| process.group).collect()
+    }
+
+    /// Whether nothing of the session runs any more, what left its terminal included.
+    fn is_deserted(&self) -> bool {
+        let all = processes::all();
+        let ours = |process: &Process| {
+            let zombie = process.pid == self.pid();
+            !zombie && (process.session == self.pid() || self.groups.contains(&process.group))
+        };
+        !all.iter().any(ours)
     }
 
     fn pid(&self) -> i32 {
@@ -345,7 +386,12 @@ impl Holder {
     }
 
     fn describe(&self) -> Session {
-        let (state, evidence) = state::decide(&self.facts());
+        // After a hang-up it has ended when nothing of it is left.
+        let ended = self.status.filter(|_| self.kill_at.is_none());
+        let (state, evidence) = match ended.map(end_words) {
+            Some(words) => (State::Ended, words),
+            None => state::decide(&self.facts()),
+        };
         Session {
             name: self.name.clone(),
             state: state.word().into(),
@@ -353,7 +399,9 @@ impl Holder {
             pid: self.child.id(),
             started_at: self.started_at,
             command: one_line(&self.argv.join(" ")),
-            ..Session::default()
+            code: ended.and_then(|status| status.code()),
+            signal: ended.and_then(|status| status.signal()),
+            ended_at: ended.map(|_| wall()),
         }
     }
 
@@ -391,8 +439,7 @@ impl Holder {
     }
 
     fn write_end(&mut self) {
-        let status = self.child.try_wait().ok().flatten();
-        let words = match status.map(|status| (status.code(), status.signal())) {
+        let words = match self.status.map(|status| (status.code(), status.signal())) {
             Some((Some(code), _)) => format!("code {code} {}\n", wall()),
             Some((None, Some(signal))) => format!("signal {signal} {}\n", wall()),
             _ => return,
@@ -400,6 +447,10 @@ impl Holder {
         let _ = fs::write(self.folder.join("ended"), words);
         let _ = fs::remove_file(self.folder.join("sock"));
     }
+}
+
+fn end_words(status: ExitStatus) -> String {
+    sessions::end_words(status.code(), status.signal())
 }
 
 fn failed(reason: &str) -> Body {
@@ -476,11 +527,7 @@ fn spawn(
         command.env("LANG", "C.UTF-8");
     }
     // So that hooks of agents find `simstim-host mark`.
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain([place.folder().join("bin")]);
-    if let Ok(path) = std::env::join_paths(folders) {
-        command.env("PATH", path);
-    }
+    command.env("PATH", place.path());
     command
         .env("SIMSTIM_SESSION", name)
         .envs(spec.env.iter().map(|variable| (&variable.name, &variable.value)))

@@ -39,15 +39,24 @@ impl LogWriter {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        if self.file.is_none() {
-            self.file = self.open_segment();
+        let fresh = self.file.is_none();
+        let path = segment_path(&self.folder, self.offset);
+        if fresh {
+            let options = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+            self.file = options.ok();
             self.filled = 0;
         }
         let Some(file) = &mut self.file else { return };
         if file.write_all(bytes).is_err() {
             // A part may have been written: the next segment begins where the program is by then.
             self.file = None;
+            if fresh && std::fs::metadata(&path).is_ok_and(|data| data.len() == 0) {
+                let _ = std::fs::remove_file(&path);
+            }
             return;
+        }
+        if fresh {
+            self.prune();
         }
         self.filled += bytes.len() as u64;
         if self.filled >= SEGMENT {
@@ -55,14 +64,21 @@ impl LogWriter {
         }
     }
 
-    fn open_segment(&self) -> Option<File> {
+    /// Drops the oldest segments beyond what is kept, now that a new one has its first bytes.
+    fn prune(&self) {
+        let size = |offset: &u64| {
+            std::fs::metadata(segment_path(&self.folder, *offset)).map_or(0, |data| data.len())
+        };
         let names = segments(&self.folder);
-        let surplus = (names.len() + 1).saturating_sub(KEPT);
-        for offset in &names[..surplus] {
+        // The new segment will fill up.
+        let mut total: u64 = names.iter().rev().skip(1).map(size).sum::<u64>() + SEGMENT;
+        for offset in &names[..names.len().saturating_sub(1)] {
+            if total <= KEPT as u64 * SEGMENT {
+                break;
+            }
+            total -= size(offset);
             let _ = std::fs::remove_file(segment_path(&self.folder, *offset));
         }
-        let path = segment_path(&self.folder, self.offset);
-        OpenOptions::new().append(true).create(true).mode(0o600).open(path).ok()
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! simstim-host mark working|waiting    an agent's report on its session
 //! simstim-host hold 2h --why TEXT      keep the machine awake for so long
+//! simstim-host release                 end every hold
 //! simstim-host bridge PURPOSE MARKER   speak frames over stdin and stdout
 //! simstim-host digest                  the SHA-256 of this program, in hex
 //! simstim-host holder NAME             keep a session (told by a bridge)
@@ -30,8 +31,7 @@ use std::process::ExitCode;
 use crate::bridge::{Bridge, Purpose};
 use crate::place::Place;
 
-const USAGE: &str =
-    "usage: simstim-host mark working|waiting | hold DURATION --why TEXT | digest | --version";
+const USAGE: &str = "usage: simstim-host mark working|waiting | hold DURATION --why TEXT | release";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> =
@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         ["hold", span, "--why", why] => {
             Place::find().and_then(|place| marks::hold(&place, span, why))
         }
+        ["release"] => Place::find().and_then(|place| marks::release(&place)),
         ["holder", name] => Place::find().and_then(|place| holder::run(&place, name)),
         ["terminal", ..] => {
             let words: Vec<_> = std::env::args_os().skip(2).collect();

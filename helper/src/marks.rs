@@ -86,6 +86,14 @@ pub(crate) fn hold(place: &Place, span: &str, why: &str) -> Result<(), String> {
     replace(&folder, &format!("{}", until.as_nanos()), &line)
 }
 
+/// `simstim-host release`: ends every claim.
+pub(crate) fn release(place: &Place) -> Result<(), String> {
+    match fs::remove_dir_all(place.folder().join("holds")) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}
+
 /// The claims that hold now, in words.
 pub(crate) fn holds(place: &Place) -> Vec<String> {
     let folder = place.folder().join("holds");

@@ -1,5 +1,6 @@
 //! Where the helper lives on this machine, and what the machine says of itself.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,14 @@ impl Place {
             .or_else(|| std::env::var("SHELL").ok())
             .filter(|shell| Path::new(shell).is_file())
             .unwrap_or_else(|| "/bin/sh".into())
+    }
+
+    /// PATH with our folder at its end, so that programs find `simstim-host`.
+    pub(crate) fn path(&self) -> OsString {
+        let usual = || "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into();
+        let path = std::env::var_os("PATH").filter(|path| !path.is_empty()).unwrap_or_else(usual);
+        let folders = std::env::split_paths(&path).chain([self.folder().join("bin")]);
+        std::env::join_paths(folders).unwrap_or(path)
     }
 
     pub(crate) fn folder(&self) -> PathBuf {

@@ -6,7 +6,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use schema::frame::MAX_DATA;
 use schema::message::{Body, Credit, Data, Eof, Exec, Exited, STDERR, STDIN, STDOUT, WINDOW};
 
 use crate::bridge::set_nonblocking;
+use crate::place::Place;
 
 /// A child that outlives the program may hold its output open. So long is waited for more.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -63,14 +63,15 @@ struct Output {
 
 impl Program {
     /// Starts the program in its own process group, in the home folder unless told otherwise.
-    pub(crate) fn start(exec: &Exec, home: &Path) -> io::Result<Self> {
+    pub(crate) fn start(exec: &Exec, place: &Place) -> io::Result<Self> {
         let word = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
         let Some((program, arguments)) = exec.argv.split_first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no program was named"));
         };
-        let directory = home.join(word(&exec.directory));
+        let directory = place.home().join(word(&exec.directory));
         let mut child = Command::new(word(program))
             .args(arguments.iter().map(word))
+            .env("PATH", place.path())
             .envs(exec.env.iter().map(|variable| (&variable.name, &variable.value)))
             .current_dir(directory)
             .process_group(0)

@@ -122,14 +122,23 @@ fn ended(folder: &Path, session: &mut Session) {
         ["code", code, at] => {
             session.code = number(code);
             session.ended_at = at.parse().ok();
-            session.evidence = format!("it ended with code {code}");
+            session.evidence = end_words(session.code, None);
         }
         ["signal", signal, at] => {
             session.signal = number(signal);
             session.ended_at = at.parse().ok();
-            session.evidence = format!("signal {signal} ended it");
+            session.evidence = end_words(None, session.signal);
         }
         _ => session.evidence = "its machine stopped, or its holder was killed".into(),
+    }
+}
+
+/// How a program ended, for people.
+pub(crate) fn end_words(code: Option<i32>, signal: Option<i32>) -> String {
+    match (code, signal) {
+        (Some(code), _) => format!("it ended with code {code}"),
+        (None, Some(signal)) => format!("signal {signal} ended it"),
+        (None, None) => "it ended".into(),
     }
 }
 

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::event::{Event, Label};
-use super::step::{self, StepError};
+use super::step::{self, Made, StepError};
 use crate::files::Lock;
 use crate::history;
-use crate::model::{AccountName, HostName, Machine};
+use crate::model::{AccountName, HostName};
 use crate::plan::{Action, Plan, Step, StepGraph, graph};
 use crate::stop::Stop;
 
@@ -78,9 +78,9 @@ struct Executor<'a> {
     graph: StepGraph,
     states: Vec<State>,
     running: BTreeMap<AccountName, usize>,
-    tasks: JoinSet<(usize, Result<Option<Machine>, StepError>)>,
-    /// Machines made by this run, by plan entry.
-    made: BTreeMap<usize, Machine>,
+    tasks: JoinSet<(usize, Result<Option<Made>, StepError>)>,
+    /// Machines made or found by this run's creates, by plan entry.
+    made: BTreeMap<usize, Made>,
     locks: Locks,
     began: Vec<Option<Instant>>,
     outcome: Outcome,
@@ -154,7 +154,7 @@ impl<'a> Executor<'a> {
 
     fn take(
         &mut self,
-        joined: Result<(usize, Result<Option<Machine>, StepError>), tokio::task::JoinError>,
+        joined: Result<(usize, Result<Option<Made>, StepError>), tokio::task::JoinError>,
     ) {
         let (number, result) = match joined {
             Ok(done) => done,
@@ -172,8 +172,8 @@ impl<'a> Executor<'a> {
             Ok(made) => {
                 self.states[number] = State::Done;
                 self.outcome.done += 1;
-                if let (Some(machine), Some(entry)) = (made, self.graph.entry(number)) {
-                    self.made.insert(entry, machine);
+                if let (Some(made), Some(entry)) = (made, self.graph.entry(number)) {
+                    self.made.insert(entry, made);
                 }
                 let took = self.began[number].map(|began| began.elapsed()).unwrap_or_default();
                 self.context.tell(Event::Finished { label, took });
@@ -240,20 +240,14 @@ impl<'a> Executor<'a> {
         self.outcome
     }
 
-    /// Removes the machines that this run made and did not finish.
+    /// Removes the machines that this very run made and did not finish. One that a create found
+    /// made already is somebody's, and stays.
     async fn undo(&mut self, plan: &Plan, unfinished: &BTreeSet<usize>) {
         for entry in unfinished {
-            let Some(machine) = self.made.get(entry) else { continue };
+            let Some(Made { machine, own: true }) = self.made.get(entry) else { continue };
             let host = plan.hosts[*entry].host.clone();
-            let Some(provider) = self.context.world.providers.get(&machine.account) else {
-                continue;
-            };
             self.context.tell(Event::Undoing { host: host.clone() });
-            let result = match provider.destroy(machine).await {
-                Ok(()) => step::forget(self.context, machine).map_err(StepError::from),
-                Err(error) => Err(error.into()),
-            };
-            if let Err(error) = result {
+            if let Err(error) = step::undo(self.context, machine).await {
                 let text = format!("{host}: machine {} is left half-made: {error}", machine.name);
                 self.outcome.left.push(text);
             }
@@ -292,10 +286,10 @@ async fn guarded(
     context: &Shared,
     label: &Label,
     step: &Step,
-    made: Option<Machine>,
+    made: Option<Made>,
     lock: Option<Arc<OnceCell<Lock>>>,
     stop: &Stop,
-) -> Result<Option<Machine>, StepError> {
+) -> Result<Option<Made>, StepError> {
     let run = async {
         if let (Some(lock), Some(host)) = (lock, &step.host) {
             let path = context.locks.join(format!("{host}.lock"));

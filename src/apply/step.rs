@@ -26,9 +26,21 @@ use crate::model::{
 use crate::plan::{SessionsFact, Step, StepKind};
 use crate::provider::{ErrorKind, Provider, ProviderError};
 
+/// For removing a half-made machine after a Ctrl-C.
+const UNDO: Duration = Duration::from_secs(60);
+
 /// Looks after a create whose answer was lost, with a pause between them.
 const LOOKS: usize = 3;
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
+
+/// What a create left.
+#[derive(Debug, Clone)]
+pub(super) struct Made {
+    /// The machine.
+    pub(super) machine: Machine,
+    /// This very run made it; otherwise it was found made.
+    pub(super) own: bool,
+}
 
 /// Why a step failed, and what it leaves.
 #[derive(Debug, thiserror::Error)]
@@ -117,8 +129,8 @@ pub(super) async fn run(
     context: &Shared,
     label: &Label,
     step: &Step,
-    made: Option<Machine>,
-) -> Result<Option<Machine>, StepError> {
+    made: Option<Made>,
+) -> Result<Option<Made>, StepError> {
     let provider = context.world.providers.get(&step.account).cloned().ok_or_else(|| {
         StepError::NotAsPlanned(format!("account `{}` was not opened", step.account))
     })?;
@@ -132,11 +144,11 @@ async fn run_kind(
     provider: &dyn Provider,
     label: &Label,
     kind: &StepKind,
-    made: Option<Machine>,
-) -> Result<Option<Machine>, StepError> {
-    let fresh = made.is_some();
+    made: Option<Made>,
+) -> Result<Option<Made>, StepError> {
+    let fresh = made.as_ref().is_some_and(|made| made.own);
     let target = |planned: &Option<Machine>| {
-        let machine = planned.clone().or(made);
+        let machine = planned.clone().or(made.map(|made| made.machine));
         machine.ok_or_else(|| StepError::NotAsPlanned("there is no machine".into()))
     };
     match kind {
@@ -168,8 +180,22 @@ async fn run_kind(
     Ok(None)
 }
 
+/// Removes a machine that this run made and did not finish, unless work began on it.
+pub(super) async fn undo(context: &Context, machine: &Machine) -> Result<(), StepError> {
+    let provider = context.world.providers.get(&machine.account).cloned().ok_or_else(|| {
+        StepError::NotAsPlanned(format!("account `{}` was not opened", machine.account))
+    })?;
+    let remove = async {
+        if let Some(now) = guard(context, &*provider, machine).await? {
+            provider.destroy(&now).await?;
+        }
+        Ok(forget(context, machine)?)
+    };
+    tokio::time::timeout(UNDO, remove).await.unwrap_or(Err(StepError::Late(UNDO)))
+}
+
 /// Writes down that a machine and its intent are no more.
-pub(super) fn forget(context: &Context, machine: &Machine) -> Result<(), FileError> {
+fn forget(context: &Context, machine: &Machine) -> Result<(), FileError> {
     context.record(history::Event::Gone { id: machine.id.clone() })?;
     context.record(history::Event::Refused { nonce: machine.mark.nonce.clone() })
 }
@@ -178,7 +204,7 @@ async fn create(
     context: &Context,
     provider: &dyn Provider,
     spec: &MachineSpec,
-) -> Result<Machine, StepError> {
+) -> Result<Made, StepError> {
     let mark = Mark {
         fleet: spec.fleet.clone(),
         host: spec.host.clone(),
@@ -205,8 +231,9 @@ async fn create(
     };
     match made {
         Ok(machine) => {
-            // The nonce of an earlier run's machine, where looking found that one.
-            if machine.mark.nonce != nonce {
+            // The nonce of another run's machine, where looking found that one.
+            let own = machine.mark.nonce == nonce;
+            if !own {
                 context.record(history::Event::Refused { nonce })?;
             }
             context.record(history::Event::Seen {
@@ -218,7 +245,7 @@ async fn create(
             })?;
             // Made for use: of two machines of a host it is the one to go on with.
             context.record(history::Event::Used { id: machine.id.clone() })?;
-            Ok(machine)
+            Ok(Made { machine, own })
         }
         Err(StepError::Uncertain(error)) => Err(StepError::Uncertain(error)),
         Err(error) => {

@@ -130,7 +130,7 @@ pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
     /// Stay, and keep the hosts as the file says: follow it, and stop idle machines
-    #[arg(long)]
+    #[arg(long, conflicts_with = "what")]
     pub(crate) watch: bool,
     /// Steps at once
     #[arg(long, value_name = "N", default_value_t = crate::fleet::PARALLELISM)]
@@ -140,7 +140,7 @@ pub(crate) struct ApplyArgs {
 /// What every command that changes machines takes.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct RunArgs {
-    /// Do not ask; does not agree to losing a disk
+    /// Do not ask; `apply` needs --destroy N as well to lose a disk
     #[arg(long, short)]
     pub(crate) yes: bool,
     /// Print what happens as JSON, one object a line

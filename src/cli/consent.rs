@@ -1,23 +1,26 @@
 //! What a person has to agree to before a plan is carried out.
 
-use crate::plan::{Action, Plan};
+use std::collections::BTreeSet;
+
+use crate::model::HostName;
+use crate::plan::{Action, HostPlan, Plan};
 
 use super::error::CliError;
 use super::ui::Ui;
 
 /// What was agreed to on the command line.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Given {
     /// `--yes`.
     pub(super) yes: bool,
     /// `--destroy N`.
     pub(super) destroy: Option<usize>,
-    /// The command itself names what it destroys, so `--yes` covers it.
-    pub(super) named: bool,
+    /// The command itself names what it destroys, so `--yes` covers these hosts.
+    pub(super) named: BTreeSet<HostName>,
 }
 
 /// Passes where everything is agreed to; asks where somebody can be asked.
-pub(super) fn consent(ui: &Ui, plan: &Plan, given: Given) -> Result<(), CliError> {
+pub(super) fn consent(ui: &Ui, plan: &Plan, given: &Given) -> Result<(), CliError> {
     let losses = plan.destructive();
     if let Some(counted) = given.destroy
         && counted != losses
@@ -30,8 +33,11 @@ pub(super) fn consent(ui: &Ui, plan: &Plan, given: Given) -> Result<(), CliError
     if !plan.has_changes() {
         return Ok(());
     }
-    if losses > 0 && given.destroy.is_none() && !(given.named && given.yes) {
-        return consent_to_losses(ui, plan, losses);
+    let named =
+        |entry: &HostPlan| entry.action == Action::Destroy && given.named.contains(&entry.host);
+    let all_named = plan.hosts.iter().filter(|entry| entry.action.is_destructive()).all(named);
+    if losses > 0 && given.destroy.is_none() && !(all_named && given.yes) {
+        return consent_to_losses(ui, plan, losses, all_named);
     }
     if given.yes {
         return Ok(());
@@ -45,8 +51,12 @@ pub(super) fn consent(ui: &Ui, plan: &Plan, given: Given) -> Result<(), CliError
     }
 }
 
-fn consent_to_losses(ui: &Ui, plan: &Plan, losses: usize) -> Result<(), CliError> {
+fn consent_to_losses(ui: &Ui, plan: &Plan, losses: usize, all_named: bool) -> Result<(), CliError> {
     let disks = if losses == 1 { "1 disk is".into() } else { format!("{losses} disks are") };
+    if !ui.interactive && all_named {
+        let error = CliError::usage(format!("{disks} lost for good, and nobody can be asked here"));
+        return Err(error.hint("--yes"));
+    }
     if !ui.interactive {
         let text = format!("{disks} lost by this plan, and --yes does not cover that");
         let error = CliError::usage(text);

@@ -115,7 +115,7 @@ impl From<FileError> for CliError {
     fn from(error: FileError) -> Self {
         let hint = match &error {
             FileError::NoHome => Some("HOME=/home/you simstim …"),
-            FileError::Changed(_) => Some("simstim plan    # with the file as it is now"),
+            FileError::Changed(_) => Some("the same command again, for the file as it is now"),
             _ => None,
         };
         let shown = Self::chain(Kind::Failed, &error);
@@ -149,7 +149,8 @@ impl From<KeeperError> for CliError {
             KeeperError::Kept { .. } => {
                 Self::chain(Kind::Failed, &error).hint("simstim apply    # works beside a keeper")
             }
-            KeeperError::OtherFleet { .. } => Self::chain(Kind::Failed, &error),
+            KeeperError::OtherFleet { .. } => Self::chain(Kind::Failed, &error)
+                .hint("simstim apply --watch    # keeps the other fleet"),
         }
     }
 }
@@ -169,7 +170,7 @@ impl From<ConnectError> for CliError {
     fn from(error: ConnectError) -> Self {
         let hints = match &error {
             ConnectError::NoHost(_) => vec!["simstim host list".into()],
-            ConnectError::NoMachine(host) => vec![format!("simstim apply {host}")],
+            ConnectError::NoMachine { host, .. } => vec![format!("simstim apply {host}")],
             ConnectError::NotUsable { hints, .. } | ConnectError::NotWoken { hints, .. } => {
                 hints.clone()
             }
@@ -183,7 +184,13 @@ impl From<ConnectError> for CliError {
 
 impl From<HelperError> for CliError {
     fn from(error: HelperError) -> Self {
-        Self::chain(Kind::Failed, &error).hints(error.hints())
+        let hint = match &error {
+            HelperError::Refused(_) => Some("simstim ls"),
+            HelperError::Lost(_) => Some("the same command again"),
+            _ => None,
+        };
+        let shown = Self::chain(Kind::Failed, &error).hints(error.hints());
+        hint.map(String::from).into_iter().fold(shown, Self::hint)
     }
 }
 

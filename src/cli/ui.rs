@@ -45,7 +45,12 @@ impl Paper {
     /// Lines of `text` that fit beside an indent of `indent` columns.
     pub(crate) fn wrap(&self, text: &str, indent: usize) -> Vec<String> {
         let width = self.width.saturating_sub(indent).max(24);
-        textwrap::wrap(text, width).into_iter().map(std::borrow::Cow::into_owned).collect()
+        // Words stay whole: a person copies them.
+        let options = textwrap::Options::new(width)
+            .word_splitter(textwrap::WordSplitter::NoHyphenation)
+            .word_separator(textwrap::WordSeparator::AsciiSpace)
+            .break_words(false);
+        textwrap::wrap(text, options).into_iter().map(std::borrow::Cow::into_owned).collect()
     }
 }
 

@@ -284,7 +284,10 @@ impl<'c> Check<'c> {
                 reader.take::<String>(spec.name)
             };
             let Some(at) = taken else { continue };
-            if at.value.is_empty() || at.value.contains(char::is_control) {
+            if at.value.starts_with('-') {
+                // It would be read as an option where it goes.
+                self.error(at.span, format!("`{}` does not begin with `-`", spec.name));
+            } else if at.value.is_empty() || at.value.contains(char::is_control) {
                 self.error(
                     at.span,
                     format!("`{}` is a text without control characters", spec.name),
@@ -355,9 +358,11 @@ impl<'c> Check<'c> {
             host.name = name.value;
             host.was = was.map(|at| at.value);
             let machine = host.machine_name();
-            let twin = hosts
-                .iter()
-                .find(|other| other.account == host.account && other.machine_name() == machine);
+            let twin = hosts.iter().find(|other| {
+                other.name != host.name
+                    && other.account == host.account
+                    && other.machine_name() == machine
+            });
             if let Some(twin) = twin {
                 let message =
                     format!("`{}` and `{}` want the same machine, {machine}", twin.name, host.name);
@@ -442,6 +447,8 @@ impl<'c> Check<'c> {
         }
         let mut words = self.kinds();
         words.extend(accounts.keys().map(AccountName::as_str));
+        words.sort_unstable();
+        words.dedup();
         let message = format!("`{name}` is no provider, nor an account of this file");
         self.error_help(provider.span.clone(), message, suggest(name, &words));
         None

@@ -22,7 +22,7 @@ use tokio::io::{
 };
 
 use super::{HelperError, Helpers};
-use crate::model::{Architecture, Mark, hex};
+use crate::model::{Architecture, Mark, hex, printable};
 use crate::process::read_tail;
 use crate::transport::{Command, Transport};
 
@@ -41,6 +41,7 @@ d=$HOME/.local/share/simstim
 printf '\n%s probe %s|%s\n' "$m" "$(uname -sm)" "$(cat "$d/identity" 2>/dev/null)"
 read -r digest fleet host nonce || exit 1
 t=$d/bin/.upload-$m
+rm -f "$d/idle"
 mkdir -p "$d/bin" || fail folder
 printf '%s %s %s\n' "$fleet" "$host" "$nonce" >"$t" && mv -f "$t" "$d/identity" || fail identity
 p=$d/bin/simstim-host-$digest
@@ -150,9 +151,12 @@ fn lost(error: &std::io::Error) -> HelperError {
 
 /// The end of what was said on stderr, if that ends soon.
 pub(super) async fn said(stderr: &mut (dyn AsyncRead + Send + Unpin)) -> String {
-    let tail = tokio::time::timeout(Duration::from_secs(1), read_tail(stderr)).await;
-    let tail = tail.ok().and_then(Result::ok).unwrap_or_default();
-    tail.lines().rev().take(3).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("; ")
+    let mut tail = Vec::new();
+    // What has come by then is what there is to say.
+    let _ = tokio::time::timeout(Duration::from_secs(1), read_tail(stderr, &mut tail)).await;
+    let tail = String::from_utf8_lossy(&tail).into_owned();
+    let last: Vec<&str> = tail.lines().rev().take(3).collect();
+    printable(&last.into_iter().rev().collect::<Vec<_>>().join("; "))
 }
 
 /// What a failed step of the script means.
@@ -217,7 +221,7 @@ impl<R: AsyncRead + Unpin> Talk<R> {
             }
             let text = String::from_utf8_lossy(&line);
             if let Some(rest) = text.strip_prefix(&self.marker) {
-                return Some(rest.trim().to_owned());
+                return Some(printable(rest.trim()));
             }
             self.noise.extend_from_slice(&line);
             if self.noise.len() > NOISE {

@@ -7,11 +7,13 @@ use schema::message::{Body, Goodbye, Hello, Welcome};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::{HelperError, Helpers};
-use crate::model::{Mark, hex};
+use crate::model::{Mark, hex, printable};
 use crate::transport::{Command, End, Transport};
 
 /// From the start of a transport to the helper's hello.
 const HELLO: Duration = Duration::from_secs(30);
+/// How long a helper may be silent, or take nothing: as long as it waits for our pings.
+pub(super) const SILENCE: Duration = Duration::from_secs(30);
 /// For the answer to a goodbye; what was to be said is said by then.
 const GOODBYE: Duration = Duration::from_secs(5);
 /// Noise before the hello that is put up with, in bytes.
@@ -92,7 +94,13 @@ impl FrameWriter {
             self.stdin.write_all(&self.buffer).await?;
             self.stdin.flush().await
         };
-        write.await.map_err(|error| HelperError::Lost(error.to_string()))
+        // A helper always reads; one that does not for so long is gone or stands still.
+        match tokio::time::timeout(SILENCE, write).await {
+            Ok(written) => written.map_err(|error| HelperError::Lost(error.to_string())),
+            Err(_) => {
+                Err(HelperError::Lost(format!("nothing was taken for {} s", SILENCE.as_secs())))
+            }
+        }
     }
 }
 
@@ -135,8 +143,9 @@ pub async fn connect(
     };
     bridge.end = end;
     check(&hello, mark, purpose)?;
-    let protocol = schema::agree(hello.protocol_min, hello.protocol_max)
-        .ok_or_else(|| HelperError::Protocol(hello.version.chars().take(40).collect()))?;
+    let protocol = schema::agree(hello.protocol_min, hello.protocol_max).ok_or_else(|| {
+        HelperError::Protocol(printable(&hello.version).chars().take(40).collect())
+    })?;
     let version = env!("CARGO_PKG_VERSION").into();
     bridge.writer.send(Body::Welcome(Welcome { protocol, version })).await?;
     bridge.hello = hello;

@@ -16,12 +16,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::HelperError;
-use super::bridge::{Bridge, FrameWriter};
+use super::bridge::{Bridge, FrameWriter, SILENCE};
 
 /// How often the helper hears that this side lives; it leaves after six missed ones.
 const PING: Duration = Duration::from_secs(5);
-/// How long the helper may be silent, though it answers each ping.
-const SILENCE: Duration = Duration::from_secs(30);
 
 /// What to run.
 #[derive(Debug, Clone, Default)]

@@ -7,14 +7,19 @@ use schema::message::{
     SignalSession, Variable, WINDOW,
 };
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::HelperError;
-use super::bridge::Bridge;
-use crate::model::{IdleVerdict, SessionFact, SessionState, Span, Timestamp};
+use super::bridge::{Bridge, SILENCE};
+use crate::model::{IdleVerdict, SessionFact, SessionState, Span, Timestamp, printable as plain};
 
 /// For an answer of a helper that said hello. A holder that must start takes the longest.
 const ANSWER: Duration = Duration::from_secs(15);
+/// Two windows: more than any credit of ours allows.
+const MOST_WAITING: usize = 2 << 20;
+/// No machine has more; a longer list is not waited for.
+const MOST_SESSIONS: usize = 5000;
 /// As in the protocol: six missed ones end a bridge.
 const PING: Duration = Duration::from_secs(5);
 
@@ -58,18 +63,24 @@ pub async fn new_session(bridge: &mut Bridge, session: NewSession) -> Result<Str
 /// Every session of the machine, ended ones included, in the order of their starts.
 pub async fn list_sessions(bridge: &mut Bridge) -> Result<Vec<SessionFact>, HelperError> {
     bridge.writer.send(Body::ListSessions(ListSessions {})).await?;
-    let mut sessions = Vec::new();
-    loop {
-        match answer(bridge).await? {
-            Body::Sessions(part) => {
-                sessions.extend(part.sessions.iter().map(fact));
-                if !part.more {
-                    return Ok(sessions);
-                }
+    let all = async {
+        let mut sessions = Vec::new();
+        loop {
+            let Body::Sessions(part) = answer(bridge).await? else {
+                return Err(HelperError::Lost("no list of sessions came".into()));
+            };
+            sessions.extend(part.sessions.iter().map(fact));
+            if !part.more {
+                return Ok(sessions);
             }
-            other => return Err(unexpected(&other)),
+            if sessions.len() > MOST_SESSIONS {
+                return Err(HelperError::Lost(format!("more than {MOST_SESSIONS} sessions")));
+            }
         }
-    }
+    };
+    tokio::time::timeout(ANSWER, all)
+        .await
+        .unwrap_or_else(|_| Err(HelperError::Lost("its list of sessions does not end".into())))
 }
 
 /// Signals a session's processes; `None` hangs up first and kills 5 s later.
@@ -115,10 +126,47 @@ pub async fn read_log(
         Body::LogStart(start) => start.offset,
         other => return Err(unexpected(&other).into()),
     };
+    let (queue, mut chunks) = mpsc::unbounded_channel::<(u64, Vec<u8>)>();
+    let (report, written) = mpsc::unbounded_channel();
+    // The person's terminal may stand still for as long as it likes: pings go out all the same.
+    let write = async {
+        while let Some((end, chunk)) = chunks.recv().await {
+            target.write_all(&chunk).await?;
+            target.flush().await?;
+            let _ = report.send((end, chunk.len()));
+        }
+        Ok(())
+    };
+    let receive = async {
+        let received = receive_log(bridge, start, &queue, written).await;
+        drop(queue);
+        received
+    };
+    tokio::pin!(write);
+    tokio::pin!(receive);
+    tokio::select! {
+        received = &mut receive => {
+            received?;
+            write.await.map_err(LogError::Target)?;
+        }
+        written = &mut write => written.map_err(LogError::Target)?,
+    }
+    Ok(start)
+}
+
+/// Takes a log's frames, as far as `written` says that they were got rid of.
+async fn receive_log(
+    bridge: &mut Bridge,
+    start: u64,
+    queue: &mpsc::UnboundedSender<(u64, Vec<u8>)>,
+    mut written: mpsc::UnboundedReceiver<(u64, usize)>,
+) -> Result<(), HelperError> {
     let mut limit = start.saturating_add(WINDOW);
     bridge.writer.send(Body::Credit(Credit { stream: LOG, limit })).await?;
     let mut ping = interval(PING);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heard = Instant::now();
+    let mut waiting: usize = 0;
     loop {
         let body = tokio::select! {
             body = bridge.reader.next() => body?,
@@ -126,20 +174,34 @@ pub async fn read_log(
                 bridge.writer.send(Body::Ping(Ping {})).await?;
                 continue;
             }
-        };
-        match body {
-            Body::Data(data) if data.stream == LOG => {
-                target.write_all(&data.bytes).await.map_err(LogError::Target)?;
-                target.flush().await.map_err(LogError::Target)?;
-                let end = data.offset.saturating_add(data.bytes.len() as u64);
+            Some((end, length)) = written.recv() => {
+                waiting = waiting.saturating_sub(length);
                 if end.saturating_add(WINDOW / 2) > limit {
                     limit = end.saturating_add(WINDOW);
                     bridge.writer.send(Body::Credit(Credit { stream: LOG, limit })).await?;
                 }
+                continue;
             }
-            Body::Eof(eof) if eof.stream == LOG => return Ok(start),
+            () = sleep_until(heard + SILENCE) => {
+                return Err(HelperError::Lost(format!("no word for {} s", SILENCE.as_secs())));
+            }
+        };
+        heard = Instant::now();
+        match body {
+            // Offsets jump over what was dropped meanwhile; what waits here is bounded all the same.
+            Body::Data(data) if data.stream == LOG => {
+                let end = data.offset.saturating_add(data.bytes.len() as u64);
+                waiting += data.bytes.len();
+                if waiting > MOST_WAITING {
+                    return Err(HelperError::Lost("data beyond its credit".into()));
+                }
+                if queue.send((end, data.bytes)).is_err() {
+                    return Ok(());
+                }
+            }
+            Body::Eof(eof) if eof.stream == LOG => return Ok(()),
             Body::Pong(_) => {}
-            other => return Err(unexpected(&other).into()),
+            other => return Err(unexpected(&other)),
         }
     }
 }
@@ -180,11 +242,6 @@ fn unexpected(body: &Body) -> HelperError {
     let name = format!("{body:?}");
     let name = name.split('(').next().unwrap_or_default();
     HelperError::Lost(format!("the helper answered with `{name}`, which was not asked for"))
-}
-
-/// Text of a machine, fit for a terminal.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(2000).collect()
 }
 
 fn fact(session: &schema::message::Session) -> SessionFact {

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -24,8 +25,8 @@ use crate::config::{self, File, LoadError};
 use crate::files::{FileError, Lock};
 use crate::fleet::{ApplyOptions, Computer, Fleet, FleetError, random};
 use crate::helper_client::HelperError;
-use crate::model::{FleetId, HostName, IdleStop, IdleStopBy, MachineState, Power, Span};
-use crate::plan::{Action, HostPlan, Plan, Policy};
+use crate::model::{FleetId, HostName, IdleStop, IdleStopBy, Machine, MachineState, Power, Span};
+use crate::plan::{Action, Plan, Policy};
 use crate::stop::Stop;
 
 /// What a step may still take once a stop was asked for; it is cut off then, which is safe.
@@ -137,6 +138,9 @@ pub struct Keeper<'a> {
     /// What was told last of each host that waits for a person.
     pending: BTreeMap<HostName, (Action, String)>,
     idle_unknown: BTreeMap<HostName, String>,
+    /// Running machines that only the keeper stops, and after how long.
+    watched: BTreeMap<HostName, (Machine, Span)>,
+    idle_due: Duration,
     /// What was told last of a file that does not read.
     broken: Option<String>,
     errors: u32,
@@ -147,7 +151,6 @@ pub struct Keeper<'a> {
 #[derive(Debug, Clone, Copy, Default)]
 struct Pass {
     failed: bool,
-    idle_watch: bool,
     /// A new host waits for the file to settle.
     later: bool,
 }
@@ -182,6 +185,8 @@ impl<'a> Keeper<'a> {
             budget: Budget::default(),
             pending: BTreeMap::new(),
             idle_unknown: BTreeMap::new(),
+            watched: BTreeMap::new(),
+            idle_due: Duration::ZERO,
             broken: None,
             errors: 0,
             _lock: lock,
@@ -202,7 +207,7 @@ impl<'a> Keeper<'a> {
             }
             self.errors = if pass.failed { self.errors.saturating_add(1) } else { 0 };
             let jitter = f64::from(u32::from(random::<1>()[0])) / 255.0;
-            let mut due = self.now() + pause(pass.idle_watch, self.errors, jitter);
+            let mut due = self.now() + pause(self.errors, jitter);
             if pass.later {
                 due = due.min(self.now().max(self.watch.since() + SETTLED));
             }
@@ -234,6 +239,14 @@ impl<'a> Keeper<'a> {
             }
             if self.watch.changed(self.now()) && self.reload()? {
                 return Ok(true);
+            }
+            // On its own clock: an account in trouble must not keep the others' machines awake.
+            if !self.watched.is_empty() && self.now() >= self.idle_due {
+                self.idle_due = self.now() + IDLE;
+                tokio::select! {
+                    () = self.stop_idle(stop) => {}
+                    () = expired(stop) => return Ok(false),
+                }
             }
         }
         Ok(!stop.is_set())
@@ -293,7 +306,7 @@ impl<'a> Keeper<'a> {
         };
         let ruling = rule(plan.clone(), &approval);
         self.tell_pending(&ruling);
-        let mut pass = Pass { failed: unknown, later: ruling.later, ..Pass::default() };
+        let mut pass = Pass { failed: unknown, later: ruling.later };
         if ruling.plan.has_changes() {
             for host in &ruling.new {
                 self.budget.spend(self.now());
@@ -301,9 +314,7 @@ impl<'a> Keeper<'a> {
             }
             pass.failed |= !self.carry_out(&ruling.plan, stop).await;
         }
-        if !stop.is_set() {
-            pass.failed |= !self.stop_idle(&plan, &mut pass, stop).await;
-        }
+        self.watch_idle(&plan);
         pass
     }
 
@@ -367,53 +378,63 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Stops machines whose helper says that they are idle long enough, where neither they nor
-    /// their provider do it.
-    async fn stop_idle(&mut self, plan: &Plan, pass: &mut Pass, stop: &Stop) -> bool {
-        let mut well = true;
-        for (entry, idle_stop) in self.watched(plan) {
-            pass.idle_watch = true;
-            let Some(machine) = &entry.machine else { continue };
-            let verdict = self.fleet.verdict(machine, idle_stop, Span(IDLE)).await;
-            match verdict {
-                Ok(verdict) => {
-                    self.idle_unknown.remove(&entry.host);
-                    if verdict.stop {
-                        well &= self.stop_one(&entry.host, &verdict.why, stop).await;
-                    }
+    /// Notes which running machines only the keeper stops. What an account did not answer about
+    /// stays as it was known.
+    fn watch_idle(&mut self, plan: &Plan) {
+        let config = &self.file.config;
+        self.watched.retain(|host, _| config.host(host).is_some());
+        for entry in plan.hosts.iter().filter(|entry| entry.action != Action::Unknown) {
+            let Some(host) = config.host(&entry.host) else { continue };
+            let account = config.accounts.get(&host.account);
+            let by_keeper =
+                account.is_some_and(|account| account.abilities.idle_stop == IdleStopBy::Keeper);
+            let up = entry.machine.as_ref().filter(|m| m.state == MachineState::Running);
+            match (host.idle_stop, up) {
+                (IdleStop::After(span), Some(machine))
+                    if by_keeper && host.power == Power::OnDemand =>
+                {
+                    self.watched.insert(entry.host.clone(), (machine.clone(), span));
                 }
-                Err(error) => self.tell_idle_unknown(&entry.host, &error),
+                _ => {
+                    self.watched.remove(&entry.host);
+                }
             }
         }
-        well
     }
 
-    /// Running machines that only the keeper stops.
-    fn watched(&self, plan: &Plan) -> Vec<(HostPlan, Span)> {
-        let config = &self.file.config;
-        let watched = plan.hosts.iter().filter_map(|entry| {
-            let host = config.host(&entry.host)?;
-            let abilities = &config.accounts.get(&host.account)?.abilities;
-            let up = entry.machine.as_ref().is_some_and(|m| m.state == MachineState::Running);
-            let by_keeper = abilities.idle_stop == IdleStopBy::Keeper;
-            match host.idle_stop {
-                IdleStop::After(span) if up && by_keeper && host.power == Power::OnDemand => {
-                    Some((entry.clone(), span))
-                }
-                _ => None,
-            }
+    /// Asks all watched machines at the same time, and stops those that are idle long enough.
+    async fn stop_idle(&mut self, stop: &Stop) {
+        let asks = self.watched.iter().map(|(host, (machine, span))| async {
+            let ask = self.fleet.verdict(machine, *span, Span(IDLE));
+            // One that hangs must not take the others' checks with it.
+            let verdict = tokio::time::timeout(IDLE / 2, ask).await.unwrap_or_else(|_| {
+                Err(HelperError::Lost(format!("no answer for {} s", (IDLE / 2).as_secs())))
+            });
+            (host.clone(), verdict)
         });
-        watched.collect()
+        for (host, verdict) in join_all(asks).await {
+            match verdict {
+                Ok(verdict) => {
+                    self.idle_unknown.remove(&host);
+                    if verdict.stop && self.stop_one(&host, &verdict.why, stop).await {
+                        self.watched.remove(&host);
+                    }
+                }
+                Err(error) => self.tell_idle_unknown(&host, &error),
+            }
+        }
     }
 
     async fn stop_one(&self, host: &HostName, why: &str, stop: &Stop) -> bool {
         let one = BTreeSet::from([host.clone()]);
         let policy =
             Policy { only: Some(one.clone()), stop: one, power_only: true, ..Policy::default() };
-        let (plan, _) = self.fleet.plan(&self.file.config, &policy).await;
+        let (mut plan, _) = self.fleet.plan(&self.file.config, &policy).await;
+        plan.only_power_of(host);
         // Work that began this very second blocks it, here or in the step.
+        plan.hosts.retain(|entry| entry.action == Action::Stop);
         if !plan.has_changes() {
-            return true;
+            return false;
         }
         let Some(outcome) = self.apply(&plan, stop).await else { return false };
         if outcome.is_success() {

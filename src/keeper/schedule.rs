@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Between two passes, where nothing hangs on seconds.
+/// Between two passes; what hangs on seconds has a clock of its own.
 pub const QUIET: Duration = Duration::from_secs(60);
-/// Between two passes while idle machines wait to be stopped: a quarter of the shortest idle time.
+/// Between two checks of idle machines: a quarter of the shortest idle time that makes sense.
 pub const IDLE: Duration = Duration::from_secs(15);
 /// However often it failed, at least this often is tried.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -16,9 +16,8 @@ const NEW_AN_HOUR: usize = 5;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// The pause after a pass. `jitter` is from 0 to 1; errors in a row make it longer.
-pub fn pause(idle_watch: bool, errors: u32, jitter: f64) -> Duration {
-    let base = if idle_watch { IDLE } else { QUIET };
-    let grown = base.saturating_mul(1 << errors.min(10)).min(LONGEST.max(base));
+pub fn pause(errors: u32, jitter: f64) -> Duration {
+    let grown = QUIET.saturating_mul(1 << errors.min(10)).min(LONGEST);
     grown.mul_f64(0.9 + 0.2 * jitter.clamp(0.0, 1.0))
 }
 
@@ -48,10 +47,9 @@ mod tests {
 
     #[test]
     fn errors_make_pauses_longer_up_to_a_limit() {
-        let seconds = |errors| pause(false, errors, 0.5).as_secs();
+        let seconds = |errors| pause(errors, 0.5).as_secs();
         assert_eq!([0, 1, 2, 3, 4, 40].map(seconds), [60, 120, 240, 480, 600, 600]);
-        assert_eq!(pause(true, 0, 0.5), IDLE);
-        assert!(pause(false, 0, 0.0) < QUIET && pause(false, 0, 1.0) > QUIET);
+        assert!(pause(0, 0.0) < QUIET && pause(0, 1.0) > QUIET);
     }
 
     #[test]

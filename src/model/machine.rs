@@ -82,9 +82,9 @@ impl Mark {
             host: HostName::new(text("host")?).map_err(value("host"))?,
             nonce: Nonce::new(text("nonce")?).map_err(value("nonce"))?,
             made_at: Timestamp(made_at),
-            maker: text("maker")?.chars().take(128).collect(),
+            maker: super::printable(text("maker")?).chars().take(128).collect(),
             protected: text("protected")? == "true",
-            digest: text("digest")?.chars().take(128).collect(),
+            digest: super::printable(text("digest")?).chars().take(128).collect(),
         })
     }
 }

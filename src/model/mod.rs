@@ -18,6 +18,11 @@ pub use name::{AccountName, FleetId, HostName, MachineId, NameError, Nonce};
 pub use size::{Bytes, Preset, Size, SizeError};
 pub use span::{IdleStop, Power, Span, SpanError, Timestamp};
 
+/// Text of strangers, fit for a terminal: on one line, bounded, and without control characters.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(2000).collect()
+}
+
 /// A text, or a bare number that lacks its unit: read as a text it says so better than serde could.
 #[derive(serde::Deserialize)]
 #[serde(untagged, expecting = "expected a text, such as \"4GiB\" or \"30m\"")]

@@ -247,6 +247,8 @@ pub enum Reason {
     Running,
     /// It is stopped, as wanted.
     StoppedAsWanted,
+    /// It is paused, which is as good as stopped.
+    PausedAsWanted,
     /// `power = "off"`, and there is no machine.
     OffNotMade,
     /// No machine exists yet.
@@ -276,6 +278,11 @@ pub enum Reason {
     Duplicate {
         /// That one.
         used: MachineId,
+    },
+    /// It carries the mark of another machine: somebody copied that one.
+    Copy {
+        /// The original.
+        of: MachineId,
     },
     /// The file or the mark protects it.
     Protected {
@@ -360,6 +367,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Running => f.write_str("running"),
             Self::StoppedAsWanted => f.write_str("stopped, as wanted"),
+            Self::PausedAsWanted => f.write_str("paused, as good as stopped"),
             Self::OffNotMade => f.write_str("power is \"off\": nothing is made"),
             Self::NotMade => f.write_str("no machine exists yet"),
             Self::Lost { id, .. } => {
@@ -374,6 +382,9 @@ impl fmt::Display for Reason {
             Self::Counted => f.write_str("no block explains it, and --destroy counts it"),
             Self::Duplicate { used } => {
                 write!(f, "a second machine of this host; {} is the one in use", used.short())
+            }
+            Self::Copy { of } => {
+                write!(f, "somebody's copy of machine {}; it is left to them", of.short())
             }
             Self::Protected { at_birth: false, wanted } => {
                 write!(f, "cannot {}: `protect = true`", wanted.word())
@@ -425,6 +436,18 @@ fn sessions_words(names: &[String]) -> String {
 }
 
 impl Plan {
+    /// Keeps only what starts, stops or finishes one host's machine, or says why that cannot be.
+    pub fn only_power_of(&mut self, host: &HostName) {
+        let power = |entry: &HostPlan| match entry.action {
+            Action::ChangeWithRestart | Action::Replace | Action::Destroy => false,
+            Action::Change => entry.reason == Reason::SetUpUnfinished,
+            _ => true,
+        };
+        self.hosts.retain(|entry| entry.host == *host && power(entry));
+        self.strays.clear();
+        self.forget.clear();
+    }
+
     /// Entries with an action of `kind`.
     pub fn count(&self, kind: impl Fn(Action) -> bool) -> usize {
         self.hosts.iter().filter(|host| kind(host.action)).count()

@@ -1,7 +1,5 @@
 //! The decision for one host of the file.
 
-use std::collections::BTreeSet;
-
 use super::guard::Passed;
 use super::{
     AccountFact, Action, Fact, HostPlan, Impact, Note, PlannedStep, Planner, Reason, Setting,
@@ -40,7 +38,7 @@ impl<'a> Planner<'a> {
     /// The entry of a host, and entries for machines that it has too many.
     pub(super) fn host(&self, host: &'a Host) -> Vec<HostPlan> {
         let machines = self.machines_of(host);
-        let used = match self.used(&machines) {
+        let used = match self.used(host, &machines) {
             Ok(used) => used,
             Err(reason) => {
                 return vec![self.entry(host, None, Verdict::plain(Action::Blocked, reason))];
@@ -52,17 +50,19 @@ impl<'a> Planner<'a> {
             (Ok(_), Some(machine)) => self.existing(host, machine),
         };
         let mut entries = vec![self.entry(host, used, verdict)];
-        if let Some(used) = used {
+        if let (Some(used), false) = (used, self.policy.power_only) {
             let others = machines.iter().filter(|machine| machine.id != used.id);
-            let duplicate = Reason::Duplicate { used: used.id.clone() };
-            entries.extend(others.map(|machine| self.orphan(machine, duplicate.clone())));
+            entries.extend(others.map(|machine| {
+                let used = used.id.clone();
+                self.orphan(machine, Reason::Duplicate { used })
+            }));
         }
         entries
     }
 
     /// Which of several machines is in use: the one this computer used last, else the only one
     /// where a session ever ran, else the one made first.
-    fn used(&self, machines: &[&'a Machine]) -> Result<Option<&'a Machine>, Reason> {
+    fn used(&self, host: &Host, machines: &[&'a Machine]) -> Result<Option<&'a Machine>, Reason> {
         let [_, _, ..] = machines else { return Ok(machines.first().copied()) };
         let history = &self.observed.history;
         let remembered = |machine: &&&'a Machine| history.machines.contains_key(&machine.id);
@@ -80,6 +80,11 @@ impl<'a> Planner<'a> {
             .or_else(|| only(machines.iter().filter(ran).collect()))
             .or_else(|| only(machines.iter().filter(remembered).collect()))
             .or_else(|| only(machines.iter().filter(|m| Some(m.mark.made_at) == first).collect()))
+            // A copy has everything of the original but its name.
+            .or_else(|| {
+                let name = host.machine_name();
+                only(machines.iter().filter(|machine| machine.name == name).collect())
+            })
             .map(Some)
             .ok_or_else(|| Reason::Ambiguous {
                 ids: machines.iter().map(|machine| machine.id.clone()).collect(),
@@ -101,28 +106,23 @@ impl<'a> Planner<'a> {
                 return Err(Box::new(Verdict::plain(Action::Unknown, Reason::NoAnswer(unknown))));
             }
         };
-        let seen: BTreeSet<&MachineId> =
-            listing.machines.iter().map(|machine| &machine.id).collect();
         for (id, remembered) in self.remembered(host) {
-            if remembered.account != host.account {
-                if self.listing(&remembered.account).is_none() {
-                    let account = remembered.account.clone();
-                    return Err(Box::new(Verdict::plain(
-                        Action::Unknown,
-                        Reason::Elsewhere { account },
-                    )));
-                }
-            } else if remembered.identity != listing.identity {
-                if !seen.contains(id) && !self.policy.here {
-                    let (was, now) = (remembered.identity.clone(), listing.identity.clone());
+            let Some(place) = self.listing(&remembered.account) else {
+                let reason = Reason::Elsewhere { account: remembered.account.clone() };
+                return Err(Box::new(Verdict::plain(Action::Unknown, reason)));
+            };
+            if place.machines.iter().any(|machine| machine.id == *id) {
+                continue;
+            }
+            if remembered.identity != place.identity {
+                if !self.policy.here {
+                    let (was, now) = (remembered.identity.clone(), place.identity.clone());
                     let reason = Reason::OtherIdentity { was, now };
                     return Err(Box::new(Verdict::plain(Action::Blocked, reason)));
                 }
-            } else if !seen.contains(id) && !listing.gone.contains(id) {
-                return Err(Box::new(Verdict::plain(
-                    Action::Unknown,
-                    Reason::Unsure { id: id.clone() },
-                )));
+            } else if !place.gone.contains(id) {
+                let reason = Reason::Unsure { id: id.clone() };
+                return Err(Box::new(Verdict::plain(Action::Unknown, reason)));
             }
         }
         Ok(listing)
@@ -256,7 +256,9 @@ impl<'a> Planner<'a> {
     fn power(&self, host: &'a Host, machine: &'a Machine) -> Verdict {
         let up = machine.state == MachineState::Running;
         let asked_to_stop = self.policy.stop.contains(&host.name);
-        if up && (host.power == Power::Off || asked_to_stop) {
+        // A person's own command uses what runs; only an apply carries `power = "off"` out.
+        let off = host.power == Power::Off && !(self.policy.power_only && self.policy.wake);
+        if up && (off || asked_to_stop) {
             let reason = if asked_to_stop { Reason::Asked } else { Reason::PowerOff };
             return match self.guard(machine, Action::Stop) {
                 Err(reason) => Verdict::plain(Action::Blocked, reason),
@@ -268,8 +270,8 @@ impl<'a> Planner<'a> {
                 },
             };
         }
-        if host.power == Power::Off || asked_to_stop {
-            return Verdict::plain(Action::None, Reason::StoppedAsWanted);
+        if !up && (host.power == Power::Off || asked_to_stop) {
+            return Verdict::plain(Action::None, stopped_as_wanted(machine));
         }
         let open = self.observed.history.open_intents.contains_key(&machine.mark.nonce);
         let unfinished = open || machine.state == MachineState::Created;
@@ -282,7 +284,7 @@ impl<'a> Planner<'a> {
             (true, _) => Verdict::plain(Action::None, Reason::Running),
             (false, Power::On) => act(Action::Wake, Reason::PowerOn),
             (false, _) if self.policy.wake => act(Action::Wake, Reason::Asked),
-            (false, _) => Verdict::plain(Action::None, Reason::StoppedAsWanted),
+            (false, _) => Verdict::plain(Action::None, stopped_as_wanted(machine)),
         }
     }
 
@@ -421,6 +423,13 @@ fn restart(mut verdict: Verdict, passed: Passed, resize: PlannedStep) -> Verdict
     verdict.impact = passed.impact;
     verdict.notes = passed.notes;
     verdict
+}
+
+fn stopped_as_wanted(machine: &Machine) -> Reason {
+    match machine.state {
+        MachineState::Paused => Reason::PausedAsWanted,
+        _ => Reason::StoppedAsWanted,
+    }
 }
 
 /// The parts of a size that differ; what the file does not say is not compared.

@@ -11,6 +11,9 @@ impl<'a> Planner<'a> {
     pub(super) fn orphans(&self) -> (Vec<HostPlan>, Vec<Stray>) {
         let mut entries = Vec::new();
         let mut strays = Vec::new();
+        if self.policy.power_only {
+            return (entries, strays);
+        }
         let unexplained = self.by_host.iter().filter(|(name, _)| !self.explained(name));
         for machine in unexplained.flat_map(|(_, machines)| machines) {
             let host = &machine.mark.host;
@@ -65,6 +68,13 @@ impl<'a> Planner<'a> {
         })
     }
 
+    /// Whether a machine beside the one in use carries that one's own mark.
+    fn is_copy(&self, machine: &Machine, reason: &Reason) -> bool {
+        let Reason::Duplicate { used } = reason else { return false };
+        let mut all = self.by_host.values().flatten();
+        all.any(|other| other.id == *used && other.mark.nonce == machine.mark.nonce)
+    }
+
     fn explained(&self, name: &HostName) -> bool {
         let blocks = &self.config.hosts;
         blocks.iter().any(|host| host.name == *name || host.was.as_ref() == Some(name))
@@ -86,6 +96,14 @@ impl<'a> Planner<'a> {
     pub(super) fn orphan(&self, machine: &'a Machine, reason: Reason) -> HostPlan {
         let wanted = Action::Destroy;
         let passed = match self.protected(machine, wanted) {
+            // Its helper would answer in the original's name: nothing about it can be known.
+            _ if self.is_copy(machine, &reason) => {
+                let of = match &reason {
+                    Reason::Duplicate { used } => used.clone(),
+                    _ => machine.id.clone(),
+                };
+                Err(Reason::Copy { of })
+            }
             // A duplicate shares its block's protection only as far as its own mark goes.
             Some(Reason::Protected { at_birth: false, .. })
                 if matches!(reason, Reason::Duplicate { .. }) && !machine.mark.protected =>

@@ -86,11 +86,11 @@ fn boot_id() -> String {
     text.trim().into()
 }
 
-/// The id of a machine: its folder's name and the beginning of its nonce, so that a folder of the
+/// The id of a machine: the beginning of its nonce and its folder's name, so that a folder of the
 /// same name made later is another machine.
 fn id_of(name: &str, mark: &Mark) -> Option<MachineId> {
     let nonce = mark.nonce.as_str();
-    MachineId::new(format!("{name}.{}", nonce.get(..12).unwrap_or(nonce))).ok()
+    MachineId::new(format!("{}.{name}", nonce.get(..12).unwrap_or(nonce))).ok()
 }
 
 impl Local {
@@ -226,14 +226,27 @@ impl Provider for Local {
         for name in listing.unreadable.keys().filter(|name| question.names.contains(*name)) {
             listing.taken.insert(name.clone(), None);
         }
-        let there = |id: &MachineId| listing.machines.iter().any(|machine| machine.id == *id);
+        // A folder whose mark does not read may be the machine that is asked for.
+        let spoiled = |id: &MachineId| {
+            let name = id.as_str().split_once('.').map_or("", |(_, name)| name);
+            listing.unreadable.contains_key(name)
+        };
+        let there = |id: &MachineId| {
+            listing.machines.iter().any(|machine| machine.id == *id) || spoiled(id)
+        };
         listing.gone = question.known.iter().filter(|id| !there(id)).cloned().collect();
         Ok(listing)
     }
 
     async fn get(&self, machine: &Machine) -> Result<Option<Machine>, ProviderError> {
-        let found = self.read(&self.folder(machine)).and_then(Result::ok);
-        Ok(found.filter(|found| found.id == machine.id))
+        match self.read(&self.folder(machine)) {
+            None => Ok(None),
+            Some(Ok(found)) => Ok(Some(found).filter(|found| found.id == machine.id)),
+            Some(Err(why)) => {
+                let text = format!("the mark of machine {} does not read: {why}", machine.name);
+                Err(ProviderError::new(ErrorKind::Nonsense, text))
+            }
+        }
     }
 
     async fn survey(&self, _: &MachineSpec) -> Result<Survey, ProviderError> {
@@ -334,7 +347,10 @@ fn remove_machine(folder: &Path) -> io::Result<()> {
     }
     fs::remove_file(folder.join(MARK))?;
     // An empty folder is no machine any more, and a create may take its place.
-    fs::remove_dir(folder)
+    fs::remove_dir(folder)?;
+    // The fleet's folder goes with its last machine; others in it keep it.
+    let _ = folder.parent().map(fs::remove_dir);
+    Ok(())
 }
 
 /// Removes what creates that were cut off left long ago.

@@ -58,13 +58,15 @@ pub struct ProviderError {
 impl ProviderError {
     /// An error without detail and hints.
     pub fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, text: text.into(), detail: None, hints: Vec::new() }
+        let text = crate::model::printable(&text.into());
+        Self { kind, text, detail: None, hints: Vec::new() }
     }
 
     /// Adds what the provider said.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
-        self.detail = Some(detail.into()).filter(|detail| !detail.is_empty());
+        let detail = crate::model::printable(&detail.into());
+        self.detail = Some(detail).filter(|detail| !detail.is_empty());
         self
     }
 

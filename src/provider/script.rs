@@ -24,7 +24,7 @@ use crate::config::Account;
 use crate::files::Folders;
 use crate::model::{
     Abilities, AccountName, FleetId, IdleStopBy, KeySpec, KindSpec, Listing, Machine, MachineId,
-    MachineSpec, MachineState, Mark, Question, Size, Survey,
+    MachineSpec, MachineState, Mark, Question, Size, Survey, printable,
 };
 use crate::process::{Program, ProgramError};
 use crate::transport::{ChildTransport, Command, Exec, Transport, TransportError};
@@ -120,7 +120,9 @@ impl Described {
             }
         };
         let machine = Machine::new(account, self.id, &name, mark, state);
-        Ok(Machine { settings: self.settings, ..machine })
+        let settings = self.settings.into_iter();
+        let settings = settings.map(|(key, value)| (printable(&key), printable(&value))).collect();
+        Ok(Machine { settings, ..machine })
     }
 }
 
@@ -170,16 +172,17 @@ impl Script {
     async fn machines(
         &self,
         fleet: &FleetId,
-    ) -> Result<(Vec<Machine>, BTreeMap<String, String>), ProviderError> {
+    ) -> Result<(Vec<Machine>, BTreeMap<MachineId, (String, String)>), ProviderError> {
         let listed: Listed = self.script.call("list", json!({ "fleet": fleet }), LOOK).await?;
         let (mut machines, mut unreadable) = (Vec::new(), BTreeMap::new());
         for described in listed.machines {
+            let id = described.id.clone();
             match described.machine(&self.account) {
                 // What is not ours was not asked for.
                 Ok(machine) if machine.mark.fleet != *fleet => {}
                 Ok(machine) => machines.push(machine),
                 Err((name, why)) => {
-                    unreadable.insert(name, why);
+                    unreadable.insert(id, (name, why));
                 }
             }
         }
@@ -188,10 +191,7 @@ impl Script {
 
     /// The machine as it is now, if its mark is still the one that was planned for.
     async fn again(&self, machine: &Machine) -> Result<Option<Machine>, ProviderError> {
-        let (machines, _) = self.machines(&machine.mark.fleet).await?;
-        let Some(now) = machines.into_iter().find(|now| now.id == machine.id) else {
-            return Ok(None);
-        };
+        let Some(now) = self.get(machine).await? else { return Ok(None) };
         if now.mark == machine.mark {
             return Ok(Some(now));
         }
@@ -215,18 +215,25 @@ impl Provider for Script {
     async fn list(&self, question: &Question) -> Result<Listing, ProviderError> {
         let mut listing = Listing { identity: self.identity(), ..Listing::default() };
         if let Some(fleet) = &question.fleet {
-            (listing.machines, listing.unreadable) = self.machines(fleet).await?;
+            let (machines, unreadable) = self.machines(fleet).await?;
+            let there: BTreeSet<&MachineId> =
+                machines.iter().map(|machine| &machine.id).chain(unreadable.keys()).collect();
+            let gone = question.known.iter().filter(|id| !there.contains(id));
+            listing.gone = gone.cloned().collect();
+            listing.machines = machines;
+            listing.unreadable = unreadable.into_values().collect();
         }
-        let there: BTreeSet<&MachineId> = listing.machines.iter().map(|m| &m.id).collect();
-        let gone = question.known.iter().filter(|id| !there.contains(id)).cloned().collect();
         let names = listing.unreadable.keys().filter(|name| question.names.contains(*name));
         listing.taken = names.map(|name| (name.clone(), None)).collect();
-        listing.gone = gone;
         Ok(listing)
     }
 
     async fn get(&self, machine: &Machine) -> Result<Option<Machine>, ProviderError> {
-        let (machines, _) = self.machines(&machine.mark.fleet).await?;
+        let (machines, unreadable) = self.machines(&machine.mark.fleet).await?;
+        if let Some((_, why)) = unreadable.get(&machine.id) {
+            let text = format!("the mark of machine {} does not read: {why}", machine.name);
+            return Err(ProviderError::new(ErrorKind::Nonsense, text));
+        }
         Ok(machines.into_iter().find(|now| now.id == machine.id))
     }
 
@@ -293,6 +300,10 @@ impl Transport for ScriptTransport {
             let said = [Some(error.text), error.detail].into_iter().flatten();
             TransportError::Refused(said.collect::<Vec<_>>().join(": "))
         })?;
+        if connected.command.first().is_none_or(String::is_empty) {
+            let text = "its provider gave no command to connect with";
+            return Err(TransportError::Refused(text.into()));
+        }
         let transport = ChildTransport { prefix: connected.command, ..ChildTransport::default() };
         transport.start(command).await
     }

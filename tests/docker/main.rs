@@ -266,18 +266,73 @@ fn an_engine_that_stops_is_unknown_and_heals_when_it_is_back() {
     world.only();
 }
 
+/// A `docker` in PATH that is the real one, but for what `script` does first.
+fn fake_docker(world: &mut World, script: &str) {
+    let real = Command::new("sh").args(["-c", "command -v docker"]).output().unwrap();
+    let real = String::from_utf8_lossy(&real.stdout).trim().to_owned();
+    let bin = world.path("bin");
+    let _ = std::fs::create_dir(&bin);
+    let text = format!("#!/bin/sh\n{script}\nexec {real} \"$@\"\n");
+    std::fs::write(bin.join("docker"), text).unwrap();
+    Command::new("chmod").arg("755").arg(bin.join("docker")).status().unwrap();
+    world.set("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+}
+
 #[test]
-fn another_context_than_last_time_blocks_until_here() {
+fn another_engine_behind_the_same_context_blocks_until_here() {
     let mut world = World::new();
     let name = unique("moved");
     world.file(&host(&name, ""));
     world.apply(&[]);
     docker(&["rm", "-f", &world.only()]);
+    // By another way to the same engine it is lost, by the same way at another engine it is not.
     world.set("DOCKER_HOST", "unix:///var/run/docker.sock");
     let plan = world.run(&["plan"]).ok();
-    assert!(plan.said().contains("last seen at context default, not at host unix://"), "{plan}");
+    assert!(plan.said().contains("is LOST: gone"), "{plan}");
+    fake_docker(&mut world, "[ \"$1\" = info ] && { echo OTHER:ENGINE; exit 0; }");
+    let plan = world.run(&["plan"]).ok();
+    assert!(plan.said().contains("not at engine OTHER:ENGINE"), "{plan}");
     let plan = world.run(&["plan", "--here"]).ok();
     assert!(plan.said().contains("1 to create"), "{plan}");
+}
+
+#[test]
+fn a_copied_container_is_left_alone_by_every_verb() {
+    let world = World::new();
+    let (name, copy) = (unique("original"), unique("copy"));
+    world.file(&host(&name, ""));
+    world.apply(&[]);
+    let id = world.only();
+    docker(&["commit", &id, "simstim-test:copy"]);
+    let image = "simstim-test:copy";
+    let copied = docker(&["run", "-d", "--name", &copy, "--entrypoint", "sleep", image, "1000"]);
+    for words in [
+        &["host", "stop", &name][..],
+        &["exec", &name, "--", "true"],
+        &["new", &name, "-d", "--", "true"],
+        &["apply", "--yes"],
+    ] {
+        let _ = world.run(words);
+        let state = docker(&["inspect", "--format", "{{.State.Status}}", &copied]);
+        assert_eq!(state, "running", "{words:?}");
+    }
+    let plan = world.run(&["plan"]).ok();
+    assert!(plan.said().contains("somebody's copy of machine"), "{plan}");
+}
+
+#[test]
+fn an_idle_time_is_set_without_losing_a_disk() {
+    let world = World::new();
+    let name = unique("idle");
+    world.file(&host(&name, ""));
+    world.apply(&[]);
+    docker(&["tag", "debian:stable-slim", "simstim-test:idle"]);
+    world.file(&host(&name, "[host.machine]\nimage = \"simstim-test:idle\""));
+    let before = world.read("hosts.toml");
+    let run = world.run(&["host", "idle", &name, "2h", "--yes"]);
+    assert_eq!(run.code, Some(2), "a replace needs its count: {run}");
+    assert_eq!(world.read("hosts.toml"), before);
+    world.only();
 }
 
 #[test]

@@ -231,3 +231,20 @@ async fn a_host_that_another_process_works_on_is_left_to_it() {
     assert!(case.cloud.machines().is_empty());
     let _ = host("dev");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_removes_no_machine_that_another_computer_made() {
+    let case = bench();
+    let (plan, _) = case.plan(ONE, &Policy::default()).await;
+    assert_eq!(plan.hosts[0].action, Action::Create);
+    // Between the plan and its apply somebody else makes the very host.
+    case.cloud.put(crate::planner::foreign("theirs", "simstim-dev", "dev", 7));
+    case.cloud.fault(Verb::Start, Fault::Slow(Duration::from_secs(5)));
+    let (stopper, stop) = stop();
+    let (outcome, ()) = tokio::join!(case.apply_plan(ONE, &plan, &stop), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stopper.stop();
+    });
+    assert!(outcome.stopped);
+    assert_eq!(case.cloud.machines()[0].id.as_str(), "theirs", "found made, so not ours to remove");
+}

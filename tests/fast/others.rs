@@ -90,10 +90,40 @@ fn a_script_that_fails_or_talks_nonsense_leads_to_nothing() {
             "did not answer",
         ),
         ("kill -9 $$", "could not list"),
+        ("printf '\\033[31mred\\007\\n' >&2; exit 1", "[31mred"),
     ] {
         sandbox.write("provider.sh", format!("#!/bin/sh\n{script}\n"));
         let run = sandbox.run(&["plan"]).ok();
         assert!(run.said().contains(expected), "{script}: {run}");
         assert!(run.said().contains("1 unknown"), "{run}");
+        assert!(!run.said().contains(['\x1b', '\x07']), "nothing plays with the terminal: {run}");
     }
+}
+
+#[test]
+fn a_machine_whose_mark_does_not_read_is_not_taken_for_gone() {
+    let sandbox = script();
+    let _ = sandbox.run(&["trust", "--yes"]).ok();
+    let _ = sandbox.run(&["apply", "--yes"]).ok();
+    let labels = sandbox.path("home/.local/share/simstim-shell-example/simstim-mine.labels");
+    let whole = std::fs::read_to_string(&labels).unwrap();
+    std::fs::write(&labels, whole.replace("\"nonce\"", "\"nonsense\"")).unwrap();
+    let plan = sandbox.run(&["plan"]).ok();
+    assert!(!plan.stdout.contains("LOST") && !plan.stdout.contains("to create"), "{plan}");
+    std::fs::write(&labels, whole).unwrap();
+    let _ = sandbox.run(&["plan", "--detailed-exitcode"]).ok();
+    let _ = sandbox.run(&["host", "destroy", "mine", "--yes"]).ok();
+}
+
+#[test]
+fn a_script_that_gives_no_way_in_leads_nowhere_on_this_computer() {
+    let sandbox = script();
+    let _ = sandbox.run(&["trust", "--yes"]).ok();
+    let provider = sandbox.read("provider.sh");
+    let empty = "connect) echo '{\"command\":[]}'; exit 0 ;;\n  connect)";
+    sandbox.write("provider.sh", provider.replacen("connect)", empty, 1));
+    let run = sandbox.run(&["apply", "--yes"]);
+    assert_eq!(run.code, Some(1), "{run}");
+    assert!(run.said().contains("gave no command to connect with"), "{run}");
+    assert!(!sandbox.path("home/.local/share/simstim").exists(), "nothing was installed here");
 }

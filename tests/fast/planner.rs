@@ -420,3 +420,60 @@ async fn a_host_to_destroy_at_an_account_that_does_not_answer_is_unknown_not_gon
     let entry = case.entry_with("fleet = \"bench\"\n", &destroy).await;
     assert_eq!(entry.action, Action::Unknown);
 }
+
+#[tokio::test]
+async fn starting_or_stopping_touches_no_duplicate_and_no_stray() {
+    let case = bench();
+    case.apply(ONE).await;
+    case.cloud.put(foreign("late", "simstim-late", "dev", u64::MAX));
+    let plan = case.entries(ONE, &Policy::default()).await;
+    assert_eq!(plan.destructive(), 1, "an apply offers it");
+    let stop = Policy {
+        stop: [host("dev")].into(),
+        only: Some([host("dev")].into()),
+        power_only: true,
+        ..Policy::default()
+    };
+    let entry = case.entry_with(ONE, &stop).await;
+    assert_eq!(entry.action, Action::Stop);
+}
+
+#[tokio::test]
+async fn a_copy_of_a_machine_is_left_to_whoever_made_it() {
+    let case = bench();
+    case.apply(ONE).await;
+    let mut copy = case.machine();
+    copy.id = "copy".parse().unwrap();
+    copy.name = "mine".into();
+    case.cloud.put(copy);
+    let plan = case.entries(ONE, &Policy::default()).await;
+    let reasons: Vec<_> = plan.hosts.iter().map(|entry| &entry.reason).collect();
+    assert!(matches!(reasons[..], [Reason::Running, Reason::Copy { .. }]), "{reasons:?}");
+}
+
+#[tokio::test]
+async fn a_persons_command_uses_what_runs_whatever_power_says() {
+    let case = bench();
+    case.apply(ONE).await;
+    let off = format!("{ONE}power = \"off\"\n");
+    let command = Policy {
+        only: Some([host("dev")].into()),
+        wake: true,
+        power_only: true,
+        ..Policy::default()
+    };
+    assert_eq!(case.entry_with(&off, &command).await.reason, Reason::Running);
+    assert_eq!(case.entry(&off).await.action, Action::Stop, "an apply stops it");
+}
+
+#[tokio::test]
+async fn a_moved_host_whose_old_account_is_another_team_is_not_made_twice() {
+    let case = bench();
+    case.apply(ONE).await;
+    case.cloud.remove(&case.machine().id);
+    case.cloud.become_other("team two");
+    let moved = ONE.replace("provider = \"memory\"", "provider = \"other\"")
+        + "[provider.other]\nkind = \"memory\"\n[provider.memory]\n";
+    let entry = case.entry(&moved).await;
+    assert!(matches!(entry.reason, Reason::OtherIdentity { .. }), "{:?}", entry.reason);
+}

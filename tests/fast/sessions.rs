@@ -261,7 +261,7 @@ fn a_hold_is_shown_and_guards_like_work() {
     let helper = "~/.local/share/simstim/bin/simstim-host";
     let hold = format!("{helper} hold 2h --why 'a long copy'");
     let _ = host.run(&["exec", "dev", "--", "sh", "-c", &hold]).ok();
-    let session = host.session("hold");
+    let session = host.session("(hold)");
     assert_eq!(session["state"], "working");
     assert!(session["evidence"].as_str().unwrap().contains("a long copy"), "{session}");
     assert_eq!(host.run(&["host", "stop", "dev"]).code, Some(1));
@@ -391,4 +391,69 @@ fn many_sessions_are_all_listed() {
     }
     let working = host.sessions().iter().filter(|session| session["state"] == "working").count();
     assert_eq!(working, 70);
+}
+
+#[test]
+fn a_killed_session_leaves_nothing_behind() {
+    let host = Host::new();
+    let script = "trap '' HUP; (trap '' HUP; exec sleep 777) & echo $!; exec sleep 888";
+    host.start("nohup", &["sh", "-c", script]);
+    wait_until("it printed", || !host.log("nohup").is_empty());
+    let pid = host.log("nohup").trim().to_owned();
+    let _ = host.run(&["kill", "dev/nohup"]).ok();
+    wait_until("what ignores a hang-up is killed", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    });
+}
+
+#[test]
+fn output_right_after_the_end_is_kept() {
+    let host = Host::new();
+    host.start("late", &["sh", "-c", "trap '' HUP; (sleep 0.02; echo LATE) & echo EARLY"]);
+    host.becomes("late", "ended");
+    assert_eq!(host.log("late"), "EARLY\r\nLATE\r\n");
+}
+
+#[test]
+fn a_slow_reader_gets_the_whole_log() {
+    let host = Host::new();
+    host.start("much", &["sh", "-c", "yes 0123456789abcdef | head -c 4000000"]);
+    host.becomes("much", "ended");
+    let mut child = host.0.start(&["logs", "dev/much"]);
+    let mut stdout = child.stdout.take().unwrap();
+    let (mut total, mut buffer) = (0, vec![0; 400_000]);
+    loop {
+        let read = stdout.read(&mut buffer).unwrap();
+        if read == 0 {
+            break;
+        }
+        total += read;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(child.wait().unwrap().success());
+    // A line feed of the program is two bytes in its terminal.
+    assert_eq!(total, 4_000_000 + 4_000_000 / 17);
+}
+
+#[test]
+fn a_running_command_guards_its_machine_like_work() {
+    let host = Host::new();
+    let mut exec = host.0.start(&["exec", "dev", "--", "sh", "-c", "echo up; exec sleep 600"]);
+    let mut up = [0; 2];
+    exec.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
+    let refused = host.run(&["host", "stop", "dev"]);
+    assert!(refused.said().contains("session (exec) is working"), "{refused}");
+    exec.kill().unwrap();
+    exec.wait().unwrap();
+    wait_until("it may be stopped then", || host.run(&["host", "stop", "dev"]).code == Some(0));
+}
+
+#[test]
+fn a_hold_can_be_released() {
+    let host = Host::new();
+    let _ = host.run(&["exec", "dev", "--", "simstim-host", "hold", "2h", "--why", "x"]).ok();
+    assert_eq!(host.session("(hold)")["state"], "working");
+    let _ = host.run(&["exec", "dev", "--", "simstim-host", "release"]).ok();
+    assert!(host.sessions().is_empty());
 }

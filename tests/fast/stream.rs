@@ -142,7 +142,8 @@ fn stop_ends_the_processes_of_a_host() {
     let sandbox = ready();
     let mut child = sandbox.start(&["exec", "dev", "--", "sh", "-c", "echo $$; exec sleep 600"]);
     let pid = first_line(&mut child);
-    let _ = sandbox.run(&["host", "stop", "dev"]).ok();
+    assert_eq!(sandbox.run(&["host", "stop", "dev"]).code, Some(1), "it is somebody's work");
+    let _ = sandbox.run(&["host", "stop", "dev", "--force"]).ok();
     wait_until("the program is gone", || !alive(&pid));
     let _ = child.wait();
 }

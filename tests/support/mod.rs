@@ -131,7 +131,7 @@ impl Sandbox {
             (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME"),
             (r"\bby tester\.\S+", "by tester.HOST"),
             (r"\b[0-9a-f]{32}\b", "NONCE"),
-            (r"simstim-([a-z]+)\.[0-9a-f]{5,12}", "simstim-$1.ID"),
+            (r"\b[0-9a-f]{12}\.simstim-", "ID.simstim-"),
             (r"\b[a-z]+-[a-z]+-[0-9a-f]{4}\b", "FLEET"),
         ];
         for (pattern, word) in patterns {

@@ -1,5 +1,6 @@
 //! `simstim apply`, and how every verb carries out a plan.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -35,13 +36,17 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: ApplyArgs) -> Result<ExitC
         policy.wake |= saved.plan.hosts.iter().any(|e| e.reason == crate::plan::Reason::Asked);
         policy.counted = policy.counted.or(Some(saved.plan.destructive()).filter(|n| *n > 0));
     }
-    let (plan, _) = fleet.plan(config, &policy).await;
+    let (mut plan, _) = fleet.plan(config, &policy).await;
+    if args.watch && args.wishes.destroy.is_none() && !ui.interactive {
+        // Nobody can be asked: a keeper shows losses as pending, and starts all the same.
+        plan.hosts.retain(|entry| !entry.action.is_destructive());
+    }
     if let Some(saved) = &saved {
         saved.still_holds(&config.digest(), &plan)?;
     }
     show(ui, &plan, &open.file.path, args.run);
-    let given = Given { yes: args.run.yes, destroy: args.wishes.destroy, named: false };
-    consent(ui, &plan, given)?;
+    let given = Given { yes: args.run.yes, destroy: args.wishes.destroy, named: BTreeSet::new() };
+    consent(ui, &plan, &given)?;
     let options = ApplyOptions {
         parallelism: args.parallelism,
         force: args.wishes.force,

@@ -13,7 +13,7 @@ use crate::cli::open::{self, Open, Start, open};
 use crate::cli::ui::Ui;
 use crate::config::{self, Config, Edit, FILE_NAME, File, NewHost};
 use crate::fleet::{ApplyOptions, Fleet, random};
-use crate::model::{FleetId, Power, Size};
+use crate::model::{FleetId, HostName, Power, Size};
 use crate::plan::{Action, Plan, Policy};
 
 pub(crate) async fn create(ui: &Ui, start: &Start, args: CreateArgs) -> Result<ExitCode, CliError> {
@@ -28,8 +28,9 @@ pub(crate) async fn create(ui: &Ui, start: &Start, args: CreateArgs) -> Result<E
         size: Size { cpus: args.cpus, memory: args.memory, disk: args.disk },
         machine: args.image.map(|image| ("image".into(), image)).into_iter().collect(),
     })?;
+    let did = format!("{} was added", args.name);
     let policy = Policy { only: Some(BTreeSet::from([args.name])), ..Policy::default() };
-    edit_and_apply(ui, &open, &edit, policy, args.run).await
+    edit_and_apply(ui, &open, &edit, policy, &did, args.run).await
 }
 
 pub(crate) async fn destroy(
@@ -63,7 +64,17 @@ pub(crate) async fn destroy(
     if block.is_none() && plan.hosts.is_empty() {
         return Err(open.no_host(&args.name));
     }
-    finish(ui, &open, &edit, &fleet, &plan, args.force, args.run).await
+    let did = format!("{} was removed", args.name);
+    if plan.hosts.is_empty() && !args.run.yes {
+        ui.say(&format!("{} has no machine; only its block will be removed\n", args.name));
+        if !ui.interactive {
+            return Err(CliError::usage("nobody can be asked here").hint("--yes"));
+        }
+        if !matches!(ui.ask("Do this? [y/N] ")?.to_lowercase().as_str(), "y" | "yes") {
+            return Err(CliError::failed("nothing was done"));
+        }
+    }
+    finish(ui, &open, (&edit, &did), &fleet, &plan, (args.force, names), args.run).await
 }
 
 pub(crate) async fn idle(ui: &Ui, start: &Start, args: IdleArgs) -> Result<ExitCode, CliError> {
@@ -71,8 +82,9 @@ pub(crate) async fn idle(ui: &Ui, start: &Start, args: IdleArgs) -> Result<ExitC
     open.check_names([&args.name])?;
     let mut edit = edit_of(&open);
     edit.set_key(&args.name, "idle_stop", &args.when.to_string())?;
+    let did = format!("idle_stop of {} is {}", args.name, args.when);
     let policy = Policy { only: Some(BTreeSet::from([args.name])), ..Policy::default() };
-    edit_and_apply(ui, &open, &edit, policy, args.run).await
+    edit_and_apply(ui, &open, &edit, policy, &did, args.run).await
 }
 
 pub(crate) async fn start(ui: &Ui, start: &Start, args: PowerArgs) -> Result<ExitCode, CliError> {
@@ -106,10 +118,11 @@ async fn power(
     }
     policy.only = Some(BTreeSet::from([args.name.clone()]));
     let fleet = open.fleet()?;
-    let (plan, _) = fleet.plan(&open.file.config, &policy).await;
+    let (mut plan, _) = fleet.plan(&open.file.config, &policy).await;
+    plan.only_power_of(&args.name);
     match plan.hosts.first() {
         Some(entry) if entry.machine.is_none() && entry.action == Action::Create => {
-            let text = format!("{} has no machine yet", args.name);
+            let text = format!("{}: {}", args.name, entry.reason);
             return Err(CliError::failed(text).hint(format!("simstim apply {}", args.name)));
         }
         Some(entry) if entry.action.is_trouble() => {
@@ -148,22 +161,23 @@ async fn edit_and_apply(
     open: &Open,
     edit: &Edit,
     policy: Policy,
+    did: &str,
     run: RunArgs,
 ) -> Result<ExitCode, CliError> {
     let config: Config = open.edited(edit)?;
     let fleet = open.computer.open(&open.file, &config, open.own)?;
     let (plan, _) = fleet.plan(&config, &policy).await;
-    finish(ui, open, edit, &fleet, &plan, policy.force, run).await
+    finish(ui, open, (edit, did), &fleet, &plan, (policy.force, BTreeSet::new()), run).await
 }
 
 /// Shows, asks, writes the edit, then takes the first step.
 async fn finish(
     ui: &Ui,
     open: &Open,
-    edit: &Edit,
+    (edit, did): (&Edit, &str),
     fleet: &Fleet,
     plan: &Plan,
-    force: bool,
+    (force, named): (bool, BTreeSet<HostName>),
     run: RunArgs,
 ) -> Result<ExitCode, CliError> {
     show(ui, plan, &open.file.path, run);
@@ -174,27 +188,16 @@ async fn finish(
     if let Some(bytes) = fleet.installs(plan) {
         let size = crate::model::Bytes(bytes as u64).0 / 1000;
         ui.say(&format!(
-            "Installs the helper simstim-host {} ({size} kB) in ~/.local/share/simstim there.\n",
+            "Installs the helper simstim-host {} ({size} kB) in ~/.local/share/simstim\n",
             env!("CARGO_PKG_VERSION")
         ));
     }
-    consent(ui, plan, Given { yes: run.yes, destroy: None, named: true })?;
+    consent(ui, plan, &Given { yes: run.yes, destroy: None, named })?;
     let lock = open.computer.lock_edit(&open.file.path).await?;
     edit.write(&open.file.path)?;
-    ui.say(&format!("{}: {}\n", open.file.path.display(), describe(edit, &open.file)));
+    if edit.text() != open.file.text {
+        ui.say(&format!("{}: {did}\n", open.file.path.display()));
+    }
     drop(lock);
     carry_out(ui, fleet, plan, &options(force), run.json).await
-}
-
-/// What the edit did to the file, in a few words.
-fn describe(edit: &Edit, file: &File) -> &'static str {
-    if edit.text() == file.text {
-        return "left as it was";
-    }
-    let (old, new) = (file.text.lines().count(), edit.text().lines().count());
-    match new.cmp(&old) {
-        std::cmp::Ordering::Greater => "the host was added",
-        std::cmp::Ordering::Less => "the host was removed",
-        std::cmp::Ordering::Equal => "the host was changed",
-    }
 }

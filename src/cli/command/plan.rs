@@ -34,10 +34,12 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: PlanArgs) -> Result<ExitCo
     })
 }
 
-/// A path as `apply` tells it from a host's name.
+/// A path to type: `apply` tells a plan from a host by a `/` or `.` in it.
 fn shell_path(path: &Path) -> String {
     let text = path.display().to_string();
-    if HostName::new(text.as_str()).is_ok() { format!("./{text}") } else { text }
+    let text = if text.contains(['/', '.']) { text } else { format!("./{text}") };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=,@%".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 /// What a person asked for beside the file.

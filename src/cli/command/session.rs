@@ -97,7 +97,7 @@ async fn look(fleet: &Fleet, entry: &HostPlan) -> HostSessions {
         }
         Err(ConnectError::Helper(HelperError::NotInstalled)) => Ok(Vec::new()),
         Err(ConnectError::NotRunning { state, .. }) => Err(state),
-        Err(ConnectError::NoMachine(_)) => Err("no machine yet".into()),
+        Err(ConnectError::NoMachine { why, .. }) => Err(why),
         Err(error) => Err(error.to_string()),
     };
     HostSessions { host: entry.host.clone(), sessions }

@@ -176,7 +176,9 @@ impl View {
         let groups: Vec<String> = kinds
             .into_iter()
             .filter_map(|(kind, [one, many])| {
-                let hosts = plan.hosts.iter().filter(|entry| entry.stopped_by == kind);
+                // What will be destroyed is nobody's care any more.
+                let stays = plan.hosts.iter().filter(|entry| entry.action != Action::Destroy);
+                let hosts = stays.filter(|entry| entry.stopped_by == kind);
                 let names: Vec<&str> = hosts.map(|entry| entry.host.as_str()).collect();
                 let words = if names.len() == 1 { one } else { many };
                 (!names.is_empty()).then(|| words.replace("{}", &names.join(", ")))

@@ -66,6 +66,12 @@ pub(crate) fn table(hosts: &[HostSessions], now: Timestamp, paper: Paper) -> Str
             Err(why) => notes += &format!("{host}: {why}\n"),
         }
     }
+    let used: usize = (0..4)
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0) + 2)
+        .sum();
+    for row in &mut rows {
+        row[4] = cut(&row[4], paper.width.saturating_sub(used).max(24));
+    }
     if rows.len() == 1 {
         return if notes.is_empty() { "no sessions\n".into() } else { notes };
     }

@@ -105,13 +105,27 @@ impl Cli {
         })
     }
 
+    /// The engine's own id, which tells two engines behind one context apart.
+    pub(super) async fn engine(&self) -> Result<Option<String>, ProviderError> {
+        // Podman has no engine that could be another one: it works on this computer's storage.
+        if self.name == "podman" {
+            return Ok(None);
+        }
+        let ended = self.run(&["info", "--format", "{{.ID}}"], super::LOOK).await?;
+        if ended.code != Some(0) {
+            return Err(self.failure("reach the engine", &ended));
+        }
+        let id = crate::model::printable(String::from_utf8_lossy(&ended.output).trim());
+        Ok((!id.is_empty()).then_some(id))
+    }
+
     /// Every container of the engine, running or not.
     pub(super) async fn list(&self, label: &str) -> Result<Vec<Row>, ProviderError> {
         if self.name == "podman" {
             return self.list_podman(label).await;
         }
         // Asked for by template: JSON output joins labels by commas that may stand in their values,
-        // and makes old engines compute sizes.
+        // and makes old engines compute sizes. The label comes last: whatever it holds, it ends a row.
         let format = format!("{{{{.ID}}}}\t{{{{.Names}}}}\t{{{{.Label \"{label}fleet\"}}}}");
         let words = ["ps", "--all", "--no-trunc", "--format", &format];
         let ended = self.run(&words, super::LOOK).await?;
@@ -178,7 +192,7 @@ impl Cli {
 pub(super) fn parse_rows(output: &[u8]) -> Result<Vec<Row>, String> {
     let text = String::from_utf8_lossy(output);
     let rows = text.lines().filter(|line| !line.trim().is_empty()).map(|line| {
-        let fields: Vec<&str> = line.split('\t').collect();
+        let fields: Vec<&str> = line.splitn(3, '\t').collect();
         match fields.as_slice() {
             [id, name, fleet] if is_id(id) => {
                 // A container in several networks of old has several names; the first is its own.
@@ -227,6 +241,8 @@ mod tests {
         assert_eq!((rows[0].fleet.as_str(), rows[1].fleet.as_str()), ("f", ""));
         let text = format!("WARNING: something\n{id}\tx\t\n");
         assert_eq!(parse_rows(text.as_bytes()), Err("WARNING: something".into()));
+        let rows = parse_rows(format!("{id}\tother\ta\tb\n").as_bytes()).unwrap();
+        assert_eq!(rows[0].fleet, "a\tb", "a stranger's label is no reason to be blind");
         assert_eq!(parse_rows(b""), Ok(Vec::new()));
     }
 

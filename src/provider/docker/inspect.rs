@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::LABEL;
-use crate::model::{AccountName, Bytes, Machine, MachineId, MachineState, Mark, Size};
+use crate::model::{AccountName, Bytes, Machine, MachineId, MachineState, Mark, Size, printable};
 use crate::provider::{ErrorKind, ProviderError};
 
 /// The part of a container's description that matters here.
@@ -70,11 +70,11 @@ impl Container {
         Ok(Machine {
             account: account.clone(),
             id,
-            name: self.name().into(),
+            name: printable(self.name()),
             mark,
             state: self.state.word(),
             size: self.host_config.size(),
-            settings: BTreeMap::from([("image".into(), self.config.image.clone())]),
+            settings: BTreeMap::from([("image".into(), printable(&self.config.image))]),
             architecture: None,
         })
     }

@@ -7,7 +7,7 @@ mod cli;
 mod inspect;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -117,7 +117,11 @@ impl Kind for DockerKind {
     }
 
     fn open(&self, name: &AccountName, account: &Account, _: &Folders) -> Arc<dyn Provider> {
-        Arc::new(Docker { account: name.clone(), cli: Cli::new(&account.settings) })
+        Arc::new(Docker {
+            account: name.clone(),
+            cli: Cli::new(&account.settings),
+            engine: OnceLock::new(),
+        })
     }
 }
 
@@ -125,6 +129,8 @@ impl Kind for DockerKind {
 struct Docker {
     account: AccountName,
     cli: Cli,
+    /// The engine's own id, once it was asked.
+    engine: OnceLock<String>,
 }
 
 impl Docker {
@@ -227,7 +233,10 @@ fn size_words(size: &Size) -> Vec<String> {
 #[async_trait]
 impl Provider for Docker {
     fn identity(&self) -> String {
-        self.cli.identity()
+        match self.engine.get() {
+            Some(engine) => format!("engine {engine}"),
+            None => self.cli.identity(),
+        }
     }
 
     async fn check(&self) -> Result<(), ProviderError> {
@@ -240,12 +249,16 @@ impl Provider for Docker {
     }
 
     async fn list(&self, question: &Question) -> Result<Listing, ProviderError> {
-        let rows = self.cli.list(LABEL).await?;
+        let (rows, engine) = tokio::join!(self.cli.list(LABEL), self.cli.engine());
+        let rows = rows?;
+        if let Some(engine) = engine? {
+            let _ = self.engine.set(engine);
+        }
         let fleet = question.fleet.as_ref().map_or("", FleetId::as_str);
         let (ours, others): (Vec<_>, Vec<_>) =
             rows.iter().partition(|row| !fleet.is_empty() && row.fleet == fleet);
         let ids: Vec<String> = ours.iter().map(|row| row.id.clone()).collect();
-        let mut listing = Listing { identity: self.cli.identity(), ..Listing::default() };
+        let mut listing = Listing { identity: self.identity(), ..Listing::default() };
         for container in self.inspect(&ids).await? {
             match container.machine(&self.account) {
                 Ok(machine) => listing.machines.push(machine),
