@@ -1,18 +1,17 @@
 //! Runs one program over a bridge: stdin, stdout, stderr, signals and the end, byte for byte.
 //!
-//! The loop never waits for the person's terminal: output goes to writer tasks, bounded by the
-//! credit that is granted as they get rid of it. So pings go out however slow the reader is.
+//! The loop never waits for the person's terminal: threads read and write it, bounded by the credit
+//! that is granted as they get rid of bytes. So pings go out however slow the reader is, and a chunk
+//! costs no more than its system call.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use schema::frame::MAX_DATA;
 use schema::message::{
     Body, Credit, Data, Eof, Exec, Exited, Ping, STDERR, STDIN, STDOUT, Signal, Variable, WINDOW,
 };
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::HelperError;
@@ -32,12 +31,12 @@ pub struct ExecRequest {
 
 /// Where the program's streams come from and go to.
 pub struct Streams {
-    /// Its input.
-    pub stdin: Box<dyn AsyncRead + Send + Unpin>,
+    /// Its input. A read that waits when the program ends is left to wait.
+    pub stdin: Box<dyn Read + Send>,
     /// Its output.
-    pub stdout: Box<dyn AsyncWrite + Send + Unpin>,
+    pub stdout: Box<dyn Write + Send>,
     /// Its errors.
-    pub stderr: Box<dyn AsyncWrite + Send + Unpin>,
+    pub stderr: Box<dyn Write + Send>,
     /// Signals to pass on, by number.
     pub signals: mpsc::Receiver<i32>,
 }
@@ -58,7 +57,10 @@ pub enum ExecError {
     Helper(#[from] HelperError),
 }
 
-/// What a writer task reports: its stream, and how much it got rid of; `None`: nobody reads it.
+/// Chunks of input that wait for credit: a window's worth.
+const READ_AHEAD: usize = 16;
+
+/// What a writer reports: its stream, and how much it got rid of; `None`: nobody reads it.
 type Written = (u32, Option<u64>);
 
 /// Runs a program to its end and returns how it ended.
@@ -69,12 +71,11 @@ pub async fn run(
 ) -> Result<Exited, ExecError> {
     let env = request.env.into_iter().map(|(name, value)| Variable { name, value }).collect();
     bridge.writer.send(Body::Exec(Exec { argv: request.argv, env, directory: Vec::new() })).await?;
-    let mut writers = JoinSet::new();
     let (report, written) = mpsc::unbounded_channel();
-    let stdout = Output::start(&mut writers, STDOUT, streams.stdout, report.clone());
-    let stderr = Output::start(&mut writers, STDERR, streams.stderr, report);
+    let (stdout, stdout_done) = Output::start(STDOUT, streams.stdout, report.clone());
+    let (stderr, stderr_done) = Output::start(STDERR, streams.stderr, report);
     let mut running = Running {
-        input: Input { stdin: Some(streams.stdin), sent: 0, limit: 0 },
+        input: Input::start(streams.stdin),
         outputs: [stdout, stderr],
         written,
         signals: streams.signals,
@@ -85,7 +86,8 @@ pub async fn run(
     for output in &mut running.outputs {
         output.queue = None;
     }
-    while writers.join_next().await.is_some() {}
+    // The threads end when they have written all; a channel that closes says so.
+    let _ = tokio::join!(stdout_done, stderr_done);
     Ok(exited)
 }
 
@@ -97,7 +99,10 @@ struct Running {
 }
 
 struct Input {
-    stdin: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    /// Chunks as they were read; `None` once nothing more is wanted or there.
+    chunks: Option<mpsc::Receiver<Vec<u8>>>,
+    /// Read, and not sent yet for want of credit.
+    pending: Vec<u8>,
     sent: u64,
     limit: u64,
 }
@@ -105,7 +110,7 @@ struct Input {
 struct Output {
     stream: u32,
     /// Bounded by the credit that was granted: at most one window waits in it.
-    queue: Option<mpsc::UnboundedSender<Vec<u8>>>,
+    queue: Option<std::sync::mpsc::Sender<Vec<u8>>>,
     received: u64,
     limit: u64,
 }
@@ -120,7 +125,6 @@ impl Running {
         let mut ping = interval(PING);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard = Instant::now();
-        let mut chunk = vec![0; MAX_DATA];
         loop {
             tokio::select! {
                 message = bridge.reader.next() => {
@@ -129,8 +133,8 @@ impl Running {
                         return Ok(exited);
                     }
                 }
-                read = self.input.read(&mut chunk) => {
-                    self.input.send(&chunk, read, &mut bridge.writer).await?;
+                chunk = self.input.next() => {
+                    self.input.send(chunk, &mut bridge.writer).await?;
                 }
                 Some((stream, amount)) = self.written.recv() => {
                     self.credit(stream, amount, &mut bridge.writer).await?;
@@ -163,7 +167,10 @@ impl Running {
                 self.input.limit = self.input.limit.max(credit.limit);
             }
             // The program reads no more.
-            Body::Eof(Eof { stream: STDIN }) => self.input.stdin = None,
+            Body::Eof(Eof { stream: STDIN }) => {
+                self.input.chunks = None;
+                self.input.pending.clear();
+            }
             Body::Eof(eof) => self.output(eof.stream)?.queue = None,
             Body::Started(_) | Body::Pong(_) => {}
             Body::Ping(_) => writer.send(Body::Pong(schema::message::Pong {})).await?,
@@ -198,49 +205,70 @@ impl Running {
 }
 
 impl Input {
-    /// Reads what may be sent. Cancel safe; pending for ever where nothing may.
-    async fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
-        let room = usize::try_from(self.limit - self.sent).unwrap_or(usize::MAX).min(chunk.len());
-        match &mut self.stdin {
-            Some(stdin) if room > 0 => stdin.read(&mut chunk[..room]).await,
+    fn start(mut stdin: Box<dyn Read + Send>) -> Self {
+        let (sender, chunks) = mpsc::channel(READ_AHEAD);
+        std::thread::spawn(move || {
+            loop {
+                let mut chunk = vec![0; MAX_DATA];
+                // An input that breaks ends, as a closed terminal does.
+                let read = match stdin.read(&mut chunk) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    result => result.unwrap_or(0),
+                };
+                chunk.truncate(read);
+                if read == 0 || sender.blocking_send(chunk).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { chunks: Some(chunks), pending: Vec::new(), sent: 0, limit: 0 }
+    }
+
+    fn room(&self) -> usize {
+        usize::try_from(self.limit - self.sent).unwrap_or(usize::MAX).min(MAX_DATA)
+    }
+
+    /// The next bytes that may be sent; empty at the end. Cancel safe; pending for ever where
+    /// nothing may.
+    async fn next(&mut self) -> Vec<u8> {
+        let room = self.room();
+        match &mut self.chunks {
+            Some(chunks) if room > 0 => {
+                if self.pending.is_empty() {
+                    self.pending = chunks.recv().await.unwrap_or_default();
+                }
+                let rest = self.pending.split_off(self.pending.len().min(room));
+                std::mem::replace(&mut self.pending, rest)
+            }
             _ => std::future::pending().await,
         }
     }
 
-    async fn send(
-        &mut self,
-        chunk: &[u8],
-        read: io::Result<usize>,
-        writer: &mut FrameWriter,
-    ) -> Result<(), HelperError> {
-        // An input that breaks ends, as a closed terminal does.
-        let read = read.unwrap_or(0);
-        if read == 0 {
-            self.stdin = None;
+    async fn send(&mut self, bytes: Vec<u8>, writer: &mut FrameWriter) -> Result<(), HelperError> {
+        if bytes.is_empty() {
+            self.chunks = None;
             return writer.send(Body::Eof(Eof { stream: STDIN })).await;
         }
-        let data = Data { stream: STDIN, offset: self.sent, bytes: chunk[..read].to_vec() };
-        self.sent += read as u64;
-        writer.send(Body::Data(data)).await
+        let offset = self.sent;
+        self.sent += bytes.len() as u64;
+        writer.send(Body::Data(Data { stream: STDIN, offset, bytes })).await
     }
 }
 
 impl Output {
+    /// Starts the writer's thread; what is returned beside it resolves when all is written.
     fn start(
-        writers: &mut JoinSet<()>,
         stream: u32,
-        mut target: Box<dyn AsyncWrite + Send + Unpin>,
+        mut target: Box<dyn Write + Send>,
         report: mpsc::UnboundedSender<Written>,
-    ) -> Self {
-        let (queue, mut chunks) = mpsc::unbounded_channel::<Vec<u8>>();
-        writers.spawn(async move {
+    ) -> (Self, oneshot::Receiver<()>) {
+        let (queue, chunks) = std::sync::mpsc::channel::<Vec<u8>>();
+        let (done, finished) = oneshot::channel();
+        std::thread::spawn(move || {
             let mut written = 0;
-            while let Some(chunk) = chunks.recv().await {
-                let write = async {
-                    target.write_all(&chunk).await?;
-                    target.flush().await
-                };
-                let amount = write.await.ok().map(|()| {
+            for chunk in chunks {
+                let result = target.write_all(&chunk).and_then(|()| target.flush());
+                let amount = result.ok().map(|()| {
                     written += chunk.len() as u64;
                     written
                 });
@@ -249,8 +277,9 @@ impl Output {
                     break;
                 }
             }
+            let _ = done.send(());
         });
-        Self { stream, queue: Some(queue), received: 0, limit: 0 }
+        (Self { stream, queue: Some(queue), received: 0, limit: 0 }, finished)
     }
 
     /// Passes data on; the helper may not send beyond its credit, nor leave a gap.

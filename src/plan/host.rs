@@ -92,7 +92,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The answer of the host's account, if nothing about the host is uncertain.
-    fn known(&self, host: &Host) -> Result<&'a Listing, Box<Verdict>> {
+    fn known(&self, host: &'a Host) -> Result<&'a Listing, Box<Verdict>> {
         let listing = match self.observed.accounts.get(&host.account) {
             Some(AccountFact::Seen(listing)) => listing,
             Some(AccountFact::Unknown(unknown)) => {
@@ -111,7 +111,7 @@ impl<'a> Planner<'a> {
                 let reason = Reason::Elsewhere { account: remembered.account.clone() };
                 return Err(Box::new(Verdict::plain(Action::Unknown, reason)));
             };
-            if place.machines.iter().any(|machine| machine.id == *id) {
+            if self.seen.contains(id) {
                 continue;
             }
             if remembered.identity != place.identity {
@@ -129,10 +129,8 @@ impl<'a> Planner<'a> {
     }
 
     fn remembered(&self, host: &'a Host) -> impl Iterator<Item = (&'a MachineId, &'a Remembered)> {
-        let machines = self.observed.history.machines.iter();
-        machines.filter(|(_, machine)| {
-            machine.host == host.name || Some(&machine.host) == host.was.as_ref()
-        })
+        let names = std::iter::once(&host.name).chain(&host.was);
+        names.filter_map(|name| self.remembered.get(name)).flatten().copied()
     }
 
     /// There is no machine.

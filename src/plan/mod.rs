@@ -23,6 +23,7 @@ pub use observed::{AccountFact, Asks, Observed, SessionsFact, SurveyFact, Unknow
 pub use saved::{SavedPlan, SavedPlanError};
 
 use crate::config::{Config, Host};
+use crate::history::Remembered;
 use crate::model::{AccountName, FleetId, HostName, Listing, Machine, MachineId};
 
 /// What the person who asks for the plan wants beside the file.
@@ -89,6 +90,12 @@ struct Planner<'a> {
     observed: &'a Observed,
     policy: &'a Policy,
     by_host: BTreeMap<&'a HostName, Vec<&'a Machine>>,
+    /// Every machine that any account reports.
+    seen: BTreeSet<&'a MachineId>,
+    /// What this computer remembers, by host.
+    remembered: BTreeMap<&'a HostName, Vec<(&'a MachineId, &'a Remembered)>>,
+    /// Names that blocks of the file have, or had.
+    explained: BTreeSet<&'a HostName>,
     asks: RefCell<Asks>,
 }
 
@@ -107,7 +114,23 @@ impl<'a> Planner<'a> {
                 by_host.entry(&machine.mark.host).or_default().push(machine);
             }
         }
-        Self { config, fleet, observed, policy, by_host, asks: RefCell::default() }
+        let mut remembered: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (id, machine) in &observed.history.machines {
+            remembered.entry(&machine.host).or_default().push((id, machine));
+        }
+        let names =
+            config.hosts.iter().flat_map(|host| std::iter::once(&host.name).chain(&host.was));
+        Self {
+            config,
+            fleet,
+            observed,
+            policy,
+            seen: by_host.values().flatten().map(|machine| &machine.id).collect(),
+            by_host,
+            remembered,
+            explained: names.collect(),
+            asks: RefCell::default(),
+        }
     }
 
     fn wants(&self, host: &HostName) -> bool {

@@ -76,8 +76,7 @@ impl<'a> Planner<'a> {
     }
 
     fn explained(&self, name: &HostName) -> bool {
-        let blocks = &self.config.hosts;
-        blocks.iter().any(|host| host.name == *name || host.was.as_ref() == Some(name))
+        self.explained.contains(name)
     }
 
     fn unreadable(&self) -> impl Iterator<Item = Stray> {

@@ -1,5 +1,7 @@
 //! `simstim exec`: one program, its streams and its exit code.
 
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
@@ -41,9 +43,9 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: ExecArgs) -> Result<ExitCo
         env: host.env.clone().into_iter().collect(),
     };
     let streams = Streams {
-        stdin: Box::new(tokio::io::stdin()),
-        stdout: Box::new(tokio::io::stdout()),
-        stderr: Box::new(tokio::io::stderr()),
+        stdin: Box::new(raw(std::io::stdin())?),
+        stdout: Box::new(raw(std::io::stdout())?),
+        stderr: Box::new(raw(std::io::stderr())?),
         signals,
     };
     match exec(bridge, request, streams).await {
@@ -58,6 +60,12 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: ExecArgs) -> Result<ExitCo
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// A stream of ours without the buffer that the standard library puts before it.
+fn raw(stream: impl AsFd) -> Result<File, CliError> {
+    let own = stream.as_fd().try_clone_to_owned();
+    Ok(own.map(File::from)?)
 }
 
 /// Sends a signal that reaches simstim on to the program.

@@ -7,7 +7,7 @@ mod cli;
 mod inspect;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -121,6 +121,7 @@ impl Kind for DockerKind {
             account: name.clone(),
             cli: Cli::new(&account.settings),
             engine: OnceLock::new(),
+            images: Mutex::default(),
         })
     }
 }
@@ -131,6 +132,8 @@ struct Docker {
     cli: Cli,
     /// The engine's own id, once it was asked.
     engine: OnceLock<String>,
+    /// Images that were there when last asked for. One that vanished since fails its create.
+    images: Mutex<BTreeSet<String>>,
 }
 
 impl Docker {
@@ -182,6 +185,10 @@ impl Docker {
         }
         let text = format!("container {} carries another mark by now", machine.id.short());
         Err(ProviderError::new(ErrorKind::Refused, text))
+    }
+
+    fn images(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.images.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn running(&self, machine: &Machine) -> Result<(), ProviderError> {
@@ -240,6 +247,10 @@ impl Provider for Docker {
     }
 
     async fn check(&self) -> Result<(), ProviderError> {
+        if self.engine.get().is_some() {
+            // It answered in this very run; every step tells by itself if it is gone since.
+            return Ok(());
+        }
         let ended = self.cli.run(&["version", "--format", "{{.Server.Version}}"], LOOK).await?;
         if ended.code == Some(0) {
             Ok(())
@@ -289,6 +300,7 @@ impl Provider for Docker {
         let words = ["image", "inspect", "--format", "{{.Os}}/{{.Architecture}}", image];
         let ended = self.cli.run(&words, LOOK).await?;
         if ended.code == Some(0) {
+            self.images().insert(image.into());
             return Ok(Survey { architecture: platform(&ended.output)?, image_present: true });
         }
         let words = ["version", "--format", "{{.Server.Os}}/{{.Server.Arch}}"];
@@ -301,6 +313,9 @@ impl Provider for Docker {
 
     async fn image(&self, spec: &MachineSpec, progress: Progress<'_>) -> Result<(), ProviderError> {
         let image = spec.settings.get("image").map_or("", String::as_str);
+        if self.images().contains(image) {
+            return Ok(());
+        }
         let there = ["image", "inspect", "--format", "{{.Id}}", image];
         if self.cli.run(&there, LOOK).await?.code == Some(0) {
             return Ok(());
