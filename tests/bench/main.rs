@@ -1,7 +1,7 @@
 //! The design's budgets, as ratios against a floor measured in the same run. One command, one table:
 //!
 //! ```sh
-//! cargo bench
+//! cargo bench --bench budgets                # or only some: -- version plan hosts bytes
 //! ```
 //!
 //! It needs a Docker engine with `debian:stable-slim` (`tests/run docker` makes one ready).
@@ -333,22 +333,30 @@ fn bytes() -> Vec<Row> {
     ]
 }
 
+/// Measures one group of budgets.
+type Rows = fn() -> Vec<Row>;
+
 fn main() {
     // `cargo test` builds and lists benches too; they run only when asked for.
     if std::env::args().any(|word| word == "--test" || word == "--list") {
         return;
     }
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wants = |group: &str| wanted.is_empty() || wanted.iter().any(|word| word == group);
     clean();
     println!("| what | ours | floor | ratio | budget | |\n|---|---|---|---|---|---|");
     let mut all = true;
-    for row in [version(), plan_of_100(), pure_plan_of_10_000(), pure_plan_is_linear()] {
-        all &= row.print();
-    }
-    for row in [hosts(1), hosts(10)] {
-        all &= row.print();
-    }
-    for row in bytes() {
-        all &= row.print();
+    let groups: [(&str, Rows); 4] = [
+        ("version", || vec![version()]),
+        ("plan", || vec![plan_of_100(), pure_plan_of_10_000(), pure_plan_is_linear()]),
+        ("hosts", || vec![hosts(1), hosts(10)]),
+        ("bytes", bytes),
+    ];
+    for (_, rows) in groups.into_iter().filter(|(group, _)| wants(group)) {
+        for row in rows() {
+            all &= row.print();
+        }
     }
     assert!(all, "a budget was missed");
 }

@@ -176,8 +176,10 @@ impl View {
         let groups: Vec<String> = kinds
             .into_iter()
             .filter_map(|(kind, [one, many])| {
-                // What will be destroyed is nobody's care any more.
-                let stays = plan.hosts.iter().filter(|entry| entry.action != Action::Destroy);
+                // What will be destroyed is nobody's care any more, and of the unknown nothing is.
+                let told =
+                    |entry: &&HostPlan| !matches!(entry.action, Action::Destroy | Action::Unknown);
+                let stays = plan.hosts.iter().filter(told);
                 let hosts = stays.filter(|entry| entry.stopped_by == kind);
                 let names: Vec<&str> = hosts.map(|entry| entry.host.as_str()).collect();
                 let words = if names.len() == 1 { one } else { many };
