@@ -100,20 +100,29 @@ pub async fn settle(
     policy: &Policy,
     world: &World,
 ) -> Plan {
-    for _ in 0..ROUNDS {
+    let mut rounds = 0;
+    loop {
         let (plan, asks) = plan(config, fleet, observed, policy);
         if asks.is_empty() {
             return plan;
         }
-        answer(config, fleet, observed, asks, world).await;
+        if rounds < ROUNDS {
+            answer(config, fleet, observed, asks, world).await;
+        } else {
+            give_up(observed, asks);
+        }
+        rounds += 1;
     }
-    // Unreachable with answers for every question; without one the guard must not pass.
-    let (plan, asks) = plan(config, fleet, observed, policy);
-    for (_, id) in asks.sessions {
-        let cause = "it was not asked".into();
-        observed.sessions.insert(id, SessionsFact::Unreadable(cause));
-    }
-    if asks.surveys.is_empty() { plan } else { self::plan(config, fleet, observed, policy).0 }
+}
+
+/// What was asked and never answered must not pass: it is unreadable, or cannot be made.
+fn give_up(observed: &mut Observed, asks: Asks) {
+    let cause = || "nobody answered about it".to_owned();
+    let unread = asks.sessions.into_iter().map(|(_, id)| (id, SessionsFact::Unreadable(cause())));
+    observed.sessions.extend(unread);
+    let unknown = || Unknown { cause: cause(), ..Unknown::default() };
+    let unmade = asks.surveys.into_iter().map(|host| (host, SurveyFact::NotUsable(unknown())));
+    observed.surveys.extend(unmade);
 }
 
 fn unknown(error: &ProviderError) -> Unknown {

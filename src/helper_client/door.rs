@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 
-use super::bridge::{Purpose, connect};
+use super::bridge::{Bridge, Purpose, connect};
 use super::sessions::{list_sessions, verdict};
 use super::{HelperError, Helpers, bootstrap};
 use crate::model::{IdleVerdict, Machine, SessionFact, Span};
@@ -69,8 +69,7 @@ impl Door for HelperDoor {
         idle_stop: Span,
         interval: Span,
     ) -> Result<IdleVerdict, HelperError> {
-        let transport = provider.transport(machine);
-        let mut bridge = connect(&*transport, &machine.mark, &self.helpers, Purpose::Look).await?;
+        let mut bridge = self.look(provider, machine).await?;
         let answer = verdict(&mut bridge, idle_stop, interval).await?;
         bridge.goodbye().await?;
         Ok(answer)
@@ -78,13 +77,21 @@ impl Door for HelperDoor {
 }
 
 impl HelperDoor {
+    async fn look(
+        &self,
+        provider: &dyn Provider,
+        machine: &Machine,
+    ) -> Result<Bridge, HelperError> {
+        let transport = provider.transport(machine);
+        connect(&*transport, &machine.mark, &self.helpers, Purpose::Look).await
+    }
+
     async fn read_sessions(
         &self,
         provider: &dyn Provider,
         machine: &Machine,
     ) -> Result<Vec<SessionFact>, HelperError> {
-        let transport = provider.transport(machine);
-        let mut bridge = connect(&*transport, &machine.mark, &self.helpers, Purpose::Look).await?;
+        let mut bridge = self.look(provider, machine).await?;
         let sessions = list_sessions(&mut bridge).await?;
         bridge.goodbye().await?;
         Ok(sessions)

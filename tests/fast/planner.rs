@@ -477,3 +477,46 @@ async fn a_moved_host_whose_old_account_is_another_team_is_not_made_twice() {
     let entry = case.entry(&moved).await;
     assert!(matches!(entry.reason, Reason::OtherIdentity { .. }), "{:?}", entry.reason);
 }
+
+/// A door behind which everything goes wrong.
+struct BrokenDoor;
+
+#[async_trait::async_trait]
+impl simstim::helper_client::Door for BrokenDoor {
+    async fn bootstrap(
+        &self,
+        _: &dyn simstim::provider::Provider,
+        _: &Machine,
+        _: bool,
+    ) -> Result<(), simstim::helper_client::HelperError> {
+        panic!("the test wants it so")
+    }
+
+    async fn sessions(&self, _: &dyn simstim::provider::Provider, _: &Machine) -> SessionsFact {
+        panic!("the test wants it so")
+    }
+
+    async fn verdict(
+        &self,
+        _: &dyn simstim::provider::Provider,
+        _: &Machine,
+        _: simstim::model::Span,
+        _: simstim::model::Span,
+    ) -> Result<simstim::model::IdleVerdict, simstim::helper_client::HelperError> {
+        panic!("the test wants it so")
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_is_never_answered_blocks() {
+    let case = bench();
+    case.apply(ONE).await;
+    let stage = simstim::testing::Stage { door: std::sync::Arc::new(BrokenDoor), ..case.stage() };
+    let (plan, _) = stage.plan("fleet = \"bench\"\n", &Policy::default()).await;
+    assert!(
+        matches!(plan.hosts[0].reason, Reason::Unreadable { .. }),
+        "{:?}",
+        plan.hosts[0].reason
+    );
+    assert!(plan.hosts[0].steps.is_empty());
+}
