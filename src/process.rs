@@ -123,7 +123,7 @@ impl Program {
                 let _ = stdin.write_all(input).await;
             }
         };
-        let _group = Group(child.id());
+        let mut group = Group(child.id());
         let (mut output, mut errors) = (Vec::new(), Vec::new());
         let mut too_much = false;
         let status = {
@@ -151,6 +151,12 @@ impl Program {
             // A child of its own may hold its output open for ever: what it printed is there soon.
             if !done && let Ok(result) = tokio::time::timeout(DRAIN, read).await {
                 result.map_err(io_error)?;
+                done = true;
+            }
+            if done {
+                // Nothing holds our pipes: what it left running meant to stay, and its number may
+                // be another's by now.
+                group.0 = None;
             }
             status.map_err(io_error)?
         };
@@ -162,8 +168,8 @@ impl Program {
     }
 }
 
-/// What a program started goes with it: its process group is killed when this is dropped. A group
-/// that is empty by then is left alone by the system.
+/// A program that is cut off, or leaves somebody on our pipes, takes along what it started: its
+/// process group is killed when this is dropped. While the group has members its number is theirs.
 struct Group(Option<u32>);
 
 impl Drop for Group {
