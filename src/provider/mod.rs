@@ -5,6 +5,7 @@ mod docker;
 pub mod faults;
 mod local;
 pub mod memory;
+pub(crate) mod outside;
 mod script;
 
 use std::collections::BTreeMap;

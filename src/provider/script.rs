@@ -115,15 +115,20 @@ impl Described {
             "paused" => MachineState::Paused,
             "stopped" => MachineState::Stopped,
             "broken" => MachineState::Broken("its provider says so".into()),
-            other => {
-                MachineState::Busy(other.chars().filter(|c| !c.is_control()).take(40).collect())
-            }
+            other => MachineState::Busy(printable(other).chars().take(40).collect()),
         };
         let machine = Machine::new(account, self.id, &name, mark, state);
         let settings = self.settings.into_iter();
         let settings = settings.map(|(key, value)| (printable(&key), printable(&value))).collect();
         Ok(Machine { settings, ..machine })
     }
+}
+
+/// The machines of an answer to `list`.
+pub(super) fn machines(output: &[u8], account: &AccountName) -> Vec<Machine> {
+    let listed: Option<Listed> = serde_json::from_slice(output).ok();
+    let described = listed.into_iter().flat_map(|listed| listed.machines);
+    described.filter_map(|described| described.machine(account).ok()).collect()
 }
 
 impl Caller {

@@ -6,6 +6,7 @@
 //! provider and says what was left wrong.
 
 mod kit;
+pub mod outside;
 mod stage;
 
 use std::path::{Path, PathBuf};

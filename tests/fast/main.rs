@@ -14,6 +14,7 @@ mod keeper;
 mod kills;
 mod kit;
 mod others;
+mod outside;
 mod planner;
 mod promises;
 mod sessions;

@@ -125,8 +125,8 @@ impl Cli {
             return self.list_podman(label).await;
         }
         // Asked for by template: JSON output joins labels by commas that may stand in their values,
-        // and makes old engines compute sizes. The label comes last: whatever it holds, it ends a row.
-        let format = format!("{{{{.ID}}}}\t{{{{.Names}}}}\t{{{{.Label \"{label}fleet\"}}}}");
+        // and makes old engines compute sizes. The label alone may hold anything, so it comes as JSON.
+        let format = format!("{{{{.ID}}}}\t{{{{.Names}}}}\t{{{{json (.Label \"{label}fleet\")}}}}");
         let words = ["ps", "--all", "--no-trunc", "--format", &format];
         let ended = self.run(&words, super::LOOK).await?;
         if ended.code != Some(0) {
@@ -194,10 +194,11 @@ pub(super) fn parse_rows(output: &[u8]) -> Result<Vec<Row>, String> {
     let rows = text.lines().filter(|line| !line.trim().is_empty()).map(|line| {
         let fields: Vec<&str> = line.splitn(3, '\t').collect();
         match fields.as_slice() {
-            [id, name, fleet] if is_id(id) => {
+            [id, name, fleet] if is_id(id) && serde_json::from_str::<String>(fleet).is_ok() => {
+                let fleet = serde_json::from_str(fleet).unwrap_or_default();
                 // A container in several networks of old has several names; the first is its own.
                 let name = name.split(',').next().unwrap_or_default();
-                Ok(Row { id: (*id).into(), name: name.into(), fleet: (*fleet).into() })
+                Ok(Row { id: (*id).into(), name: name.into(), fleet })
             }
             _ => Err(line.chars().take(200).collect()),
         }
@@ -236,13 +237,18 @@ mod tests {
     #[test]
     fn rows_are_read_strictly() {
         let id = "a".repeat(64);
-        let rows = parse_rows(format!("{id}\tsimstim-dev\tf\n{id}\tother\t\n").as_bytes()).unwrap();
+        let rows = parse_rows(format!("{id}\tsimstim-dev\t\"f\"\n{id}\tother\t\"\"\n").as_bytes())
+            .unwrap();
         assert_eq!(rows.len(), 2);
         assert_eq!((rows[0].fleet.as_str(), rows[1].fleet.as_str()), ("f", ""));
         let text = format!("WARNING: something\n{id}\tx\t\n");
         assert_eq!(parse_rows(text.as_bytes()), Err("WARNING: something".into()));
-        let rows = parse_rows(format!("{id}\tother\ta\tb\n").as_bytes()).unwrap();
-        assert_eq!(rows[0].fleet, "a\tb", "a stranger's label is no reason to be blind");
+        let rows = parse_rows(format!("{id}\tother\t\"a\\tb\\n{id}\"\n").as_bytes()).unwrap();
+        assert_eq!(
+            rows[0].fleet,
+            format!("a\tb\n{id}"),
+            "a stranger's label is no reason to be blind"
+        );
         assert_eq!(parse_rows(b""), Ok(Vec::new()));
     }
 

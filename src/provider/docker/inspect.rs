@@ -93,10 +93,10 @@ impl State {
             "dead" => {
                 let why =
                     if self.error.is_empty() { "its engine calls it dead" } else { &self.error };
-                MachineState::Broken(why.into())
+                MachineState::Broken(printable(why))
             }
             other => {
-                let other: String = other.chars().take(40).collect();
+                let other: String = printable(other).chars().take(40).collect();
                 MachineState::Busy(format!("`{other}`, which is no state that simstim knows"))
             }
         }

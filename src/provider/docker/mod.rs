@@ -396,6 +396,18 @@ impl Provider for Docker {
     }
 }
 
+/// The ids of a list, by both engines' readers.
+pub(super) fn ids(output: &[u8]) -> Vec<String> {
+    let lists = [cli::parse_rows(output), cli::parse_podman(output, LABEL)];
+    lists.into_iter().flatten().flatten().map(|row| row.id).collect()
+}
+
+/// The machines that an `inspect` tells of.
+pub(super) fn machines(output: &[u8], account: &AccountName) -> Vec<Machine> {
+    let containers = inspect::parse(output).unwrap_or_default();
+    containers.iter().filter_map(|container| container.machine(account).ok()).collect()
+}
+
 /// The architecture of a Linux platform such as `linux/amd64`.
 fn platform(output: &[u8]) -> Result<Option<Architecture>, ProviderError> {
     let text = String::from_utf8_lossy(output);
