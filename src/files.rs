@@ -36,7 +36,7 @@ pub enum FileError {
         most: u64,
     },
     /// Another process holds the lock.
-    #[error("{holder} holds {path}", path = path.display())]
+    #[error("{holder} is at work on it ({path} is locked)", path = path.display())]
     Locked {
         /// The lock's file.
         path: PathBuf,

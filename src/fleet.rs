@@ -16,7 +16,8 @@ use crate::helper_client::{
 };
 use crate::history::{self, IntentLog};
 use crate::model::{
-    AccountName, FleetId, HostName, IdleVerdict, Machine, MachineState, Span, Timestamp, busiest,
+    AccountName, FleetId, HostName, IdleVerdict, Machine, MachineState, Mark, Span, Timestamp,
+    busiest,
 };
 use crate::observe::{World, observe, settle};
 use crate::plan::{
@@ -24,6 +25,7 @@ use crate::plan::{
 };
 use crate::provider::{Kinds, Provider};
 use crate::stop::Stop;
+use crate::transport::Transport;
 
 /// Steps at once over all accounts, unless told otherwise. More would only queue at the providers.
 pub const PARALLELISM: usize = 16;
@@ -113,8 +115,13 @@ pub enum ConnectError {
         hints: Vec<String>,
     },
     /// The helper.
-    #[error(transparent)]
-    Helper(#[from] HelperError),
+    #[error("{host}: {error}")]
+    Helper {
+        /// The host.
+        host: HostName,
+        /// Why; its text is part of this one's.
+        error: HelperError,
+    },
 }
 
 /// How to apply.
@@ -350,16 +357,21 @@ impl Fleet {
         let machine = self.awake(config, host, events, stop).await?;
         let provider = self.provider(&machine)?;
         let transport = provider.transport(&machine);
-        let result = connect(&*transport, &machine.mark, &self.helpers, Purpose::Exec).await;
-        let bridge = match result {
-            Err(HelperError::NotInstalled) => {
-                bootstrap(&*transport, &machine.mark, &self.helpers, false).await?;
-                connect(&*transport, &machine.mark, &self.helpers, Purpose::Exec).await?
-            }
-            other => other?,
-        };
+        let bridge = self.bridge(&*transport, &machine.mark).await;
+        let bridge = bridge.map_err(|error| ConnectError::Helper { host: name.clone(), error })?;
         let _ = self.log().record(history::Event::Used { id: machine.id });
         Ok(bridge)
+    }
+
+    /// A bridge for a person's command; the helper is installed first where it is missing.
+    async fn bridge(&self, transport: &dyn Transport, mark: &Mark) -> Result<Bridge, HelperError> {
+        match connect(transport, mark, &self.helpers, Purpose::Exec).await {
+            Err(HelperError::NotInstalled) => {
+                bootstrap(transport, mark, &self.helpers, false).await?;
+                connect(transport, mark, &self.helpers, Purpose::Exec).await
+            }
+            other => other,
+        }
     }
 
     /// Opens a bridge that only looks: it wakes nothing and holds nothing awake.
@@ -391,7 +403,8 @@ impl Fleet {
             return Err(ConnectError::NotRunning { host: name, state });
         }
         let transport = self.provider(machine)?.transport(machine);
-        Ok(connect(&*transport, &machine.mark, &self.helpers, Purpose::Look).await?)
+        let bridge = connect(&*transport, &machine.mark, &self.helpers, Purpose::Look).await;
+        bridge.map_err(|error| ConnectError::Helper { host: name, error })
     }
 
     /// The machine of a host, running.

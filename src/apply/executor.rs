@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -56,7 +55,7 @@ impl Outcome {
 /// After the first stop nothing new begins, running steps reach a safe point, and machines that
 /// this very run was still making are removed. Dropped, it leaves what the next plan will show.
 pub async fn apply(plan: &Plan, context: &Shared, stop: &Stop) -> Outcome {
-    let mut executor = Executor::new(plan, graph(plan), context);
+    let mut executor = Executor::new(graph(plan), context);
     executor.run(stop).await;
     executor.finish(plan).await
 }
@@ -70,25 +69,38 @@ enum State {
     Skipped,
 }
 
-/// One lock for each host, taken by its first step and held to the end of the apply.
-type Locks = BTreeMap<HostName, Arc<OnceCell<Lock>>>;
+/// The lock of one host. Taken before its first step, let go after its last one: whoever waits for
+/// a host holds no place among the running steps, so two applies cannot wait for each other.
+enum HostLock {
+    /// Another process may hold it; a task waits for it.
+    Awaited,
+    /// It is ours as long as this lives.
+    Held { _lock: Lock },
+}
+
+/// What a task of the executor ends with.
+enum Ended {
+    /// A step.
+    Step(usize, Box<Result<Option<Made>, StepError>>),
+    /// The wait for the lock of a host, before this step of it.
+    Lock(usize, HostName, Result<Lock, StepError>),
+}
 
 struct Executor<'a> {
     context: &'a Shared,
     graph: StepGraph,
     states: Vec<State>,
     running: BTreeMap<AccountName, usize>,
-    tasks: JoinSet<(usize, Result<Option<Made>, StepError>)>,
+    tasks: JoinSet<Ended>,
     /// Machines made or found by this run's creates, by plan entry.
     made: BTreeMap<usize, Made>,
-    locks: Locks,
+    locks: BTreeMap<HostName, HostLock>,
     began: Vec<Option<Instant>>,
     outcome: Outcome,
 }
 
 impl<'a> Executor<'a> {
-    fn new(plan: &Plan, graph: StepGraph, context: &'a Shared) -> Self {
-        let locks = plan.hosts.iter().map(|entry| (entry.host.clone(), Arc::default()));
+    fn new(graph: StepGraph, context: &'a Shared) -> Self {
         Self {
             context,
             states: vec![State::Waiting; graph.len()],
@@ -97,7 +109,7 @@ impl<'a> Executor<'a> {
             running: BTreeMap::new(),
             tasks: JoinSet::new(),
             made: BTreeMap::new(),
-            locks: locks.collect(),
+            locks: BTreeMap::new(),
             outcome: Outcome::default(),
         }
     }
@@ -123,17 +135,52 @@ impl<'a> Executor<'a> {
     /// Starts every step whose needs are met, as far as the limits go.
     fn start_ready(&mut self, stop: &Stop) {
         for number in 0..self.graph.len() {
-            if self.tasks.len() >= self.context.parallelism.max(1) {
+            if self.running.values().sum::<usize>() >= self.context.parallelism.max(1) {
                 return;
             }
             let ready = self.states[number] == State::Waiting
                 && self.graph.needs(number).all(|need| self.states[need] == State::Done);
+            if !ready || !self.is_locked(number, stop) {
+                continue;
+            }
             let account = &self.graph.step(number).account;
             let limit = self.context.limits.get(account).copied().unwrap_or(usize::MAX).max(1);
             let busy = self.running.get(account).copied().unwrap_or(0);
-            if ready && busy < limit {
+            if busy < limit {
                 self.start(number, stop.clone());
             }
+        }
+    }
+
+    /// Whether the host of a step is ours to work on; where it is not yet, a task waits for it.
+    fn is_locked(&mut self, number: usize, stop: &Stop) -> bool {
+        let Some(host) = self.graph.step(number).host.clone() else { return true };
+        match self.locks.get(&host) {
+            Some(HostLock::Held { .. }) => return true,
+            Some(HostLock::Awaited) => return false,
+            // Each lock is an open file; those who have theirs need no more room to go on.
+            None if self.locks.len() >= 2 * self.context.parallelism.max(1) => return false,
+            None => {}
+        }
+        self.locks.insert(host.clone(), HostLock::Awaited);
+        self.begin(number);
+        let (context, stop) = (Arc::clone(self.context), stop.clone());
+        self.tasks.spawn(async move {
+            let path = context.locks.join(format!("{host}.lock"));
+            let lock = tokio::select! {
+                lock = Lock::take(&path, &context.holder, PATIENCE) => lock.map_err(StepError::from),
+                () = stop.wait() => Err(StepError::Stopped),
+            };
+            Ended::Lock(number, host, lock)
+        });
+        false
+    }
+
+    /// Tells that a step begins, once.
+    fn begin(&mut self, number: usize) {
+        if self.began[number].is_none() {
+            self.began[number] = Some(Instant::now());
+            self.context.tell(Event::Started { label: self.label(number) });
         }
     }
 
@@ -141,32 +188,54 @@ impl<'a> Executor<'a> {
         let step = self.graph.step(number).clone();
         let label = self.label(number);
         let made = self.graph.entry(number).and_then(|entry| self.made.get(&entry)).cloned();
-        let lock = step.host.as_ref().and_then(|host| self.locks.get(host)).cloned();
         let context = Arc::clone(self.context);
         *self.running.entry(step.account.clone()).or_default() += 1;
         self.states[number] = State::Running;
-        self.began[number] = Some(Instant::now());
-        context.tell(Event::Started { label: label.clone() });
+        self.begin(number);
         self.tasks.spawn(async move {
-            (number, guarded(&context, &label, &step, made, lock, &stop).await)
+            Ended::Step(number, Box::new(guarded(&context, &label, &step, made, &stop).await))
         });
     }
 
-    fn take(
-        &mut self,
-        joined: Result<(usize, Result<Option<Made>, StepError>), tokio::task::JoinError>,
-    ) {
-        let (number, result) = match joined {
-            Ok(done) => done,
-            Err(_) => match self.states.iter().position(|state| *state == State::Running) {
-                Some(number) => (number, Err(StepError::Bug)),
-                None => return,
-            },
-        };
+    fn take(&mut self, joined: Result<Ended, tokio::task::JoinError>) {
+        match joined {
+            Ok(Ended::Lock(_, host, Ok(lock))) => {
+                self.locks.insert(host, HostLock::Held { _lock: lock });
+            }
+            Ok(Ended::Lock(number, host, Err(error))) => {
+                self.locks.remove(&host);
+                self.settle(number, Err(error));
+            }
+            Ok(Ended::Step(number, result)) => self.take_step(number, *result),
+            Err(_) => {
+                let died = self.states.iter().position(|state| *state == State::Running);
+                if let Some(number) = died {
+                    self.take_step(number, Err(StepError::Bug));
+                }
+            }
+        }
+    }
+
+    fn take_step(&mut self, number: usize, result: Result<Option<Made>, StepError>) {
         let account = self.graph.step(number).account.clone();
         if let Some(running) = self.running.get_mut(&account) {
             *running = running.saturating_sub(1);
         }
+        self.settle(number, result);
+        // A host with nothing left to do is free for others. After a stop there is something left:
+        // what this run made of it is removed under its lock.
+        let step = self.graph.step(number);
+        let of_host =
+            (0..self.graph.len()).filter(|other| self.graph.step(*other).host == step.host);
+        let over = |state| !matches!(state, State::Waiting | State::Running);
+        if let (true, Some(host)) = (of_host.map(|other| self.states[other]).all(over), &step.host)
+        {
+            self.locks.remove(host);
+        }
+    }
+
+    /// Writes down how a step ended.
+    fn settle(&mut self, number: usize, result: Result<Option<Made>, StepError>) {
         let label = self.label(number);
         match result {
             Ok(made) => {
@@ -181,10 +250,7 @@ impl<'a> Executor<'a> {
             Err(StepError::Stopped) => self.skip(number),
             Err(error) => {
                 self.states[number] = State::Failed;
-                let text = match error.detail() {
-                    Some(detail) => format!("{error}: {detail}"),
-                    None => error.to_string(),
-                };
+                let text = error.whole();
                 let hints = error.hints();
                 self.context.tell(Event::Failed { label: label.clone(), error: text, hints });
                 self.outcome.failures.push(Failure { label, error });
@@ -281,22 +347,15 @@ impl<'a> Executor<'a> {
     }
 }
 
-/// Runs a step under its host's lock, and cuts it off at a stop where that is harmless.
+/// Runs a step, and cuts it off at a stop where that is harmless.
 async fn guarded(
     context: &Shared,
     label: &Label,
     step: &Step,
     made: Option<Made>,
-    lock: Option<Arc<OnceCell<Lock>>>,
     stop: &Stop,
 ) -> Result<Option<Made>, StepError> {
-    let run = async {
-        if let (Some(lock), Some(host)) = (lock, &step.host) {
-            let path = context.locks.join(format!("{host}.lock"));
-            lock.get_or_try_init(|| Lock::take(&path, &context.holder, PATIENCE)).await?;
-        }
-        step::run(context, label, step, made).await
-    };
+    let run = step::run(context, label, step, made);
     if !step.kind.is_cut_safe() {
         return run.await;
     }

@@ -91,6 +91,23 @@ impl StepError {
         }
     }
 
+    /// What went wrong, its causes, and what the provider itself said, in one line.
+    pub fn whole(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = std::error::Error::source(self);
+        let mut add = |cause: &str| {
+            if !text.ends_with(cause) {
+                text = format!("{text}: {cause}");
+            }
+        };
+        while let Some(cause) = source {
+            add(&cause.to_string());
+            source = cause.source();
+        }
+        add(self.detail().unwrap_or_default());
+        text
+    }
+
     /// What the provider itself said.
     pub fn detail(&self) -> Option<&str> {
         match self {

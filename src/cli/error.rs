@@ -3,7 +3,7 @@
 use crate::config::{EditError, LoadError, LocateError, Problems};
 use crate::files::FileError;
 use crate::fleet::{ConnectError, FleetError};
-use crate::helper_client::{ExecError, HelperError};
+use crate::helper_client::HelperError;
 use crate::keeper::KeeperError;
 use crate::plan::SavedPlanError;
 
@@ -176,7 +176,13 @@ impl From<ConnectError> for CliError {
             }
             ConnectError::NotRunning { host, .. } => vec![format!("simstim host start {host}")],
             ConnectError::Off(_) => vec!["remove `power` from its block".into()],
-            ConnectError::Helper(error) => error.hints(),
+            ConnectError::Helper { host, error } => match error {
+                HelperError::NotReached { .. } | HelperError::Lost(_) => {
+                    vec![format!("simstim host show {host}    # what its provider says of it")]
+                }
+                HelperError::WrongMachine { .. } => vec![format!("simstim plan {host}")],
+                error => error.hints(),
+            },
         };
         Self::chain(Kind::Failed, &error).hints(hints)
     }
@@ -191,12 +197,6 @@ impl From<HelperError> for CliError {
         };
         let shown = Self::chain(Kind::Failed, &error).hints(error.hints());
         hint.map(String::from).into_iter().fold(shown, Self::hint)
-    }
-}
-
-impl From<ExecError> for CliError {
-    fn from(error: ExecError) -> Self {
-        Self::chain(Kind::Failed, &error)
     }
 }
 

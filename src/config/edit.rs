@@ -117,6 +117,9 @@ impl Edit {
         let document = self.parse()?;
         let span = extent(find(&document, host)?).ok_or(EditError::Shape)?;
         let mut start = comments_start(&self.text, span.start);
+        if start == 0 && self.text.starts_with(BOM) {
+            start = BOM.len();
+        }
         let end = skip_blank(&self.text, line_end(&self.text, span.end));
         if end == self.text.len() {
             // The last block: the blank lines that parted it from the one above go with it.

@@ -41,6 +41,7 @@ d=$HOME/.local/share/simstim
 printf '\n%s probe %s|%s\n' "$m" "$(uname -sm)" "$(cat "$d/identity" 2>/dev/null)"
 read -r digest fleet host nonce || exit 1
 t=$d/bin/.upload-$m
+[ -n "$HOME" ] || fail home
 rm -f "$d/idle"
 mkdir -p "$d/bin" || fail folder
 printf '%s %s %s\n' "$fleet" "$host" "$nonce" >"$t" && mv -f "$t" "$d/identity" || fail identity
@@ -159,9 +160,18 @@ pub(super) async fn said(stderr: &mut (dyn AsyncRead + Send + Unpin)) -> String 
     printable(&last.into_iter().rev().collect::<Vec<_>>().join("; "))
 }
 
+/// The first lines of noise, for messages.
+pub(super) fn words(noise: &[u8]) -> String {
+    let text = String::from_utf8_lossy(noise);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let words = lines.take(3).collect::<Vec<_>>().join("; ");
+    words.chars().filter(|c| !c.is_control()).take(300).collect()
+}
+
 /// What a failed step of the script means.
 fn explain(word: &str, said: &str) -> String {
     let meaning = match word.strip_prefix("failed ").unwrap_or(word) {
+        "home" => "it has no HOME",
         "folder" => "its home cannot be written to",
         "identity" | "upload" => "writing in its home failed (a full disk?)",
         "permissions" | "rename" => "its home does not take programs",
@@ -231,9 +241,6 @@ impl<R: AsyncRead + Unpin> Talk<R> {
     }
 
     fn noise_words(&self) -> String {
-        let text = String::from_utf8_lossy(&self.noise);
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let words = lines.take(3).collect::<Vec<_>>().join("; ");
-        words.chars().filter(|c| !c.is_control()).take(300).collect()
+        words(&self.noise)
     }
 }

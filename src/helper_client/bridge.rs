@@ -188,6 +188,9 @@ impl FrameReader {
         match self.next().await {
             Ok(Body::Hello(hello)) => Ok(hello),
             Ok(_) => Err(b"its first message was no hello".to_vec()),
+            Err(HelperError::Lost(why)) => {
+                Err(format!("its first words make no sense: {why}").into_bytes())
+            }
             Err(error) => Err(error.to_string().into_bytes()),
         }
     }
@@ -196,12 +199,7 @@ impl FrameReader {
 async fn not_reached(bridge: &mut Bridge, end: &mut End, noise: &[u8]) -> HelperError {
     let code = tokio::time::timeout(Duration::from_secs(1), end).await;
     let said = super::bootstrap::said(&mut *bridge.stderr).await;
-    let noise: String = String::from_utf8_lossy(noise)
-        .trim()
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(300)
-        .collect();
+    let noise = super::bootstrap::words(noise);
     if let Ok(Ok(Some(127))) = code
         && noise.is_empty()
         && said.is_empty()

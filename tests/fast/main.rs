@@ -6,6 +6,7 @@
 mod support;
 
 mod binary;
+mod doors;
 mod examples;
 mod executor;
 mod files;
@@ -13,6 +14,7 @@ mod floors;
 mod keeper;
 mod kills;
 mod kit;
+mod luck;
 mod others;
 mod outside;
 mod planner;

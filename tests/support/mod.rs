@@ -35,7 +35,7 @@ impl std::fmt::Display for Run {
 impl Run {
     /// What was said on both streams, with wrapped lines joined.
     pub fn said(&self) -> String {
-        format!("{}{}", self.stdout, self.stderr).replace("\n      ", " ")
+        format!("{}{}", self.stdout, self.stderr).replace("\n      ", " ").replace("\n    ", " ")
     }
 
     /// The run, which must have succeeded.
@@ -129,7 +129,7 @@ impl Sandbox {
             (r"\b\d+\.\d s\b", "N s"),
             (r"\(\d+ kB\)", "(N kB)"),
             (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME"),
-            (r"\bby tester\.\S+", "by tester.HOST"),
+            (r"\btester\.[^\s;,]+", "tester.HOST"),
             (r"\b[0-9a-f]{32}\b", "NONCE"),
             (r"\b[0-9a-f]{12}\.simstim-", "ID.simstim-"),
             (r"\b[a-z]+-[a-z]+-[0-9a-f]{4}\b", "FLEET"),

@@ -58,7 +58,10 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: ExecArgs) -> Result<ExitCo
             CliError::failed(format!("{}: {reason}", args.host)).show(ui);
             Ok(ExitCode::from(if not_found { NOT_FOUND } else { NOT_STARTED }))
         }
-        Err(error) => Err(error.into()),
+        Err(ExecError::Helper(error)) => {
+            let text = format!("{}: {error}; the program ends within half a minute", args.host);
+            Err(CliError::failed(text).hint(format!("simstim ls {}", args.host)))
+        }
     }
 }
 

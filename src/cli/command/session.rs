@@ -95,7 +95,8 @@ async fn look(fleet: &Fleet, entry: &HostPlan) -> HostSessions {
             let _ = bridge.goodbye().await;
             listed
         }
-        Err(ConnectError::Helper(HelperError::NotInstalled)) => Ok(Vec::new()),
+        Err(ConnectError::Helper { error: HelperError::NotInstalled, .. }) => Ok(Vec::new()),
+        Err(ConnectError::Helper { error, .. }) => Err(error.to_string()),
         Err(ConnectError::NotRunning { state, .. }) => Err(state),
         Err(ConnectError::NoMachine { why, .. }) => Err(why),
         Err(error) => Err(error.to_string()),
