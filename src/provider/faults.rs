@@ -23,6 +23,8 @@ use crate::transport::Transport;
 pub enum Verb {
     Check,
     List,
+    /// One page of a list, where the vendor has pages.
+    Page,
     Get,
     Survey,
     Image,
@@ -46,6 +48,9 @@ pub enum Fault {
     Hang,
     /// It is done, but the machine is missing from so many lists yet. Only for creates.
     Late(usize),
+    /// It is answered well, but the machine is stuck on the way: busy for good. Only for what changes
+    /// a machine of the in-memory vendor.
+    Stuck,
 }
 
 /// Faults to come, and the calls that were made. Clones share them.
@@ -87,6 +92,13 @@ impl Faults {
         }
     }
 
+    /// Whether the next call of a verb leaves its machine stuck.
+    pub(super) fn sticks(&self, verb: Verb) -> bool {
+        let queue = self.queue();
+        let due = queue.due.iter().find(|(due, _)| *due == verb);
+        matches!(due, Some((_, Fault::Stuck)))
+    }
+
     /// Does a call with the fault that is due for it, if any.
     pub(super) async fn around<T>(
         &self,
@@ -101,7 +113,7 @@ impl Faults {
             due.and_then(|at| queue.due.remove(at)).map(|(_, fault)| fault)
         };
         match fault {
-            None => act.await,
+            None | Some(Fault::Stuck) => act.await,
             Some(Fault::Refuse(kind)) => Err(refuse(kind)),
             Some(Fault::LoseAnswer | Fault::Late(_)) => {
                 act.await?;

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -29,9 +30,10 @@ struct Inner {
     images: BTreeSet<String>,
     made: u64,
     identity: String,
+    pages: Option<(usize, Duration)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Stored {
     machine: Machine,
     hidden_from: usize,
@@ -85,6 +87,19 @@ impl Cloud {
     /// Takes a machine away, as a person at the vendor's console might.
     pub fn remove(&self, id: &MachineId) {
         self.inner().machines.remove(id);
+    }
+
+    /// Lists come in pages of so many machines, each after a while.
+    pub fn pages(&self, of: usize, each: Duration) {
+        self.inner().pages = Some((of.max(1), each));
+    }
+
+    /// Every machine goes back to what `earlier` says: the vendor restored an older snapshot.
+    pub fn restore(&self, earlier: Vec<Machine>) {
+        let stored = earlier
+            .into_iter()
+            .map(|machine| (machine.id.clone(), Stored { machine, hidden_from: 0 }));
+        self.inner().machines = stored.collect();
     }
 
     /// Somebody else has a machine of this name.
@@ -180,15 +195,37 @@ impl Memory {
         self.cloud.faults.around(verb, act).await
     }
 
+    /// Waits for every page of a list; one that fails fails the list.
+    async fn turn_pages(&self) -> Result<(), ProviderError> {
+        let (pages, each) = {
+            let inner = self.cloud.inner();
+            let Some((of, each)) = inner.pages else { return Ok(()) };
+            (inner.machines.len().div_ceil(of).max(1), each)
+        };
+        for _ in 0..pages {
+            let page = async {
+                tokio::time::sleep(each).await;
+                Ok(())
+            };
+            self.cloud.faults.around(Verb::Page, page).await?;
+        }
+        Ok(())
+    }
+
     async fn change(
         &self,
         verb: Verb,
         machine: &Machine,
         change: impl FnOnce(&mut Machine) + Send,
     ) -> Result<(), ProviderError> {
+        let sticks = self.cloud.faults.sticks(verb);
         self.call(verb, |inner, _, _| {
             let stored = inner.machines.get_mut(&machine.id).ok_or_else(gone)?;
-            change(&mut stored.machine);
+            if sticks {
+                stored.machine.state = MachineState::Busy("stuck".into());
+            } else {
+                change(&mut stored.machine);
+            }
             Ok(())
         })
         .await
@@ -206,6 +243,7 @@ impl Provider for Memory {
     }
 
     async fn list(&self, question: &Question) -> Result<Listing, ProviderError> {
+        self.turn_pages().await?;
         self.call(Verb::List, |inner, account, _| {
             let mut listing = Listing { identity: inner.identity.clone(), ..Listing::default() };
             for stored in inner.machines.values_mut() {
@@ -289,6 +327,9 @@ impl Provider for Memory {
     }
 
     async fn destroy(&self, machine: &Machine) -> Result<(), ProviderError> {
+        if self.cloud.faults.sticks(Verb::Destroy) {
+            return self.change(Verb::Destroy, machine, |_| {}).await;
+        }
         self.call(Verb::Destroy, |inner, _, _| {
             inner.machines.remove(&machine.id);
             Ok(())

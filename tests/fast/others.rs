@@ -127,3 +127,21 @@ fn a_script_that_gives_no_way_in_leads_nowhere_on_this_computer() {
     assert!(run.said().contains("gave no command to connect with"), "{run}");
     assert!(!sandbox.path("home/.local/share/simstim").exists(), "nothing was installed here");
 }
+
+#[test]
+fn an_interrupt_leaves_a_slow_provider_within_a_second() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let sandbox = script();
+    let _ = sandbox.run(&["trust", "--yes"]).ok();
+    sandbox.write("provider.sh", "#!/bin/sh\necho >asked\nexec sleep 30\n");
+    let mut plan = sandbox.start(&["plan"]);
+    let begun = std::time::Instant::now();
+    while !sandbox.path("project/asked").exists() {
+        assert!(begun.elapsed().as_secs() < 20, "it was never asked");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&plan), Signal::INT).unwrap();
+    let sent = std::time::Instant::now();
+    plan.wait().unwrap();
+    assert!(sent.elapsed().as_secs_f32() < 1.0, "{:?}", sent.elapsed());
+}

@@ -520,3 +520,29 @@ async fn a_question_that_is_never_answered_blocks() {
     );
     assert!(plan.hosts[0].steps.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_hundred_hosts_on_slow_pages_are_planned_in_seconds() {
+    let case = bench();
+    let block = |n| format!("[[host]]\nname = \"h{n}\"\nprovider = \"memory\"\n");
+    let text = format!("fleet = \"bench\"\n{}", (0..200).map(block).collect::<String>());
+    assert!(case.apply(&text).await.is_success());
+    case.cloud.pages(100, std::time::Duration::from_secs(2));
+    let begun = tokio::time::Instant::now();
+    let (plan, _) = case.plan(&text, &Policy::default()).await;
+    assert!(!plan.has_changes());
+    assert!(begun.elapsed().as_secs() < 6, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_missing_makes_the_whole_list_unknown() {
+    let case = bench();
+    let block = |n| format!("[[host]]\nname = \"h{n}\"\nprovider = \"memory\"\n");
+    let text = format!("fleet = \"bench\"\n{}", (0..3).map(block).collect::<String>());
+    assert!(case.apply(&text).await.is_success());
+    case.cloud.pages(2, std::time::Duration::ZERO);
+    case.cloud.fault(Verb::Page, Fault::Slow(std::time::Duration::ZERO));
+    case.cloud.fault(Verb::Page, Fault::Refuse(ErrorKind::NotNow));
+    let (plan, _) = case.plan(&text, &Policy::default()).await;
+    assert!(plan.hosts.iter().all(|entry| entry.action == Action::Unknown), "{plan:#?}");
+}

@@ -48,6 +48,9 @@ enum Happening {
     Unreadable(usize),
     Appear(usize, u64),
     Fault(Verb, Fault),
+    /// The vendor goes back to what it was before so many happenings.
+    GoBack(usize),
+    Other(bool),
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -68,6 +71,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     let verb = prop::sample::select(vec![
         Verb::Check,
         Verb::List,
+        Verb::Page,
         Verb::Get,
         Verb::Survey,
         Verb::Image,
@@ -81,6 +85,13 @@ fn happening() -> impl Strategy<Value = Happening> {
         Fault::Refuse(ErrorKind::NotNow),
         Fault::Refuse(ErrorKind::Denied),
         Fault::Refuse(ErrorKind::Nonsense),
+        // Too much for now, and too much for good.
+        Fault::Refuse(ErrorKind::Refused),
+        Fault::Refuse(ErrorKind::Gone),
+        Fault::Refuse(ErrorKind::Taken),
+        Fault::Slow(std::time::Duration::from_secs(30)),
+        Fault::Hang,
+        Fault::Stuck,
         Fault::LoseAnswer,
         Fault::Late(1),
     ]);
@@ -91,7 +102,9 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => (0..4usize, session).prop_map(|(n, state)| Happening::Work(n, state)),
         1 => (0..4usize).prop_map(Happening::Unreadable),
         1 => (0..4usize, 0..50u64).prop_map(|(n, at)| Happening::Appear(n, at)),
-        2 => (verb, fault).prop_map(|(verb, fault)| Happening::Fault(verb, fault)),
+        1 => (1..5usize).prop_map(Happening::GoBack),
+        1 => prop::bool::ANY.prop_map(Happening::Other),
+        3 => (verb, fault).prop_map(|(verb, fault)| Happening::Fault(verb, fault)),
     ]
 }
 
@@ -127,9 +140,12 @@ fn check(plan: &Plan, working: &dyn Fn(&str) -> bool, listed: bool) -> Result<()
 
 async fn history(happenings: Vec<Happening>) -> Result<(), TestCaseError> {
     let case = bench();
+    case.cloud.pages(2, std::time::Duration::from_secs(1));
     let mut last = Vec::new();
+    let mut snapshots = Vec::new();
     for (index, happening) in happenings.into_iter().enumerate() {
         let machines = case.cloud.machines();
+        snapshots.push(machines.clone());
         let nth =
             |n: usize| machines.get(n % machines.len().max(1)).map(|machine| machine.id.clone());
         match happening {
@@ -166,6 +182,12 @@ async fn history(happenings: Vec<Happening>) -> Result<(), TestCaseError> {
                     at,
                 ));
             }
+            Happening::GoBack(by) => {
+                case.cloud.restore(snapshots[snapshots.len().saturating_sub(by)].clone());
+            }
+            Happening::Other(other) => {
+                case.cloud.become_other(if other { "team two" } else { "team one" });
+            }
             Happening::Fault(verb, fault) => case.cloud.fault(verb, fault),
         }
         let text = text(&last);
@@ -199,6 +221,7 @@ async fn history(happenings: Vec<Happening>) -> Result<(), TestCaseError> {
     }
     // Promises 3 and 4: without faults everything converges, one machine a host.
     case.cloud.heal();
+    case.cloud.become_other("team one");
     let text = text(&last);
     for machine in case.cloud.machines() {
         case.door.sessions_are(&machine.id, SessionsFact::Read(Vec::new()));

@@ -14,7 +14,7 @@ use crate::cli::consent::{Given, consent};
 use crate::cli::error::CliError;
 use crate::cli::open::{Start, open};
 use crate::cli::render;
-use crate::cli::render::progress::Progress;
+use crate::cli::render::progress::{Progress, waiting};
 use crate::cli::ui::Ui;
 use crate::fleet::{ApplyOptions, Fleet};
 use crate::keeper::Keeper;
@@ -36,7 +36,7 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: ApplyArgs) -> Result<ExitC
         policy.wake |= saved.plan.hosts.iter().any(|e| e.reason == crate::plan::Reason::Asked);
         policy.counted = policy.counted.or(Some(saved.plan.destructive()).filter(|n| *n > 0));
     }
-    let (mut plan, _) = fleet.plan(config, &policy).await;
+    let (mut plan, _) = waiting(ui, fleet.plan(config, &policy)).await;
     if args.watch && args.wishes.destroy.is_none() && !ui.interactive {
         // Nobody can be asked: a keeper shows losses as pending, and starts all the same.
         plan.hosts.retain(|entry| !entry.action.is_destructive());

@@ -10,6 +10,7 @@ use crate::cli::args::{CreateArgs, DestroyArgs, IdleArgs, PowerArgs, RunArgs};
 use crate::cli::consent::{Given, consent};
 use crate::cli::error::CliError;
 use crate::cli::open::{self, Open, Start, open};
+use crate::cli::render::progress::waiting;
 use crate::cli::ui::Ui;
 use crate::config::{self, Config, Edit, FILE_NAME, File, NewHost};
 use crate::fleet::{ApplyOptions, Fleet, random};
@@ -60,7 +61,7 @@ pub(crate) async fn destroy(
     };
     let config = open.edited(&edit)?;
     let fleet = open.computer.open(&open.file, &config, open.own)?;
-    let (plan, _) = fleet.plan(&config, &policy).await;
+    let (plan, _) = waiting(ui, fleet.plan(&config, &policy)).await;
     if block.is_none() && plan.hosts.is_empty() {
         return Err(open.no_host(&args.name));
     }
@@ -118,7 +119,7 @@ async fn power(
     }
     policy.only = Some(BTreeSet::from([args.name.clone()]));
     let fleet = open.fleet()?;
-    let (mut plan, _) = fleet.plan(&open.file.config, &policy).await;
+    let (mut plan, _) = waiting(ui, fleet.plan(&open.file.config, &policy)).await;
     plan.only_power_of(&args.name);
     match plan.hosts.first() {
         Some(entry) if entry.machine.is_none() && entry.action == Action::Create => {
@@ -166,7 +167,7 @@ async fn edit_and_apply(
 ) -> Result<ExitCode, CliError> {
     let config: Config = open.edited(edit)?;
     let fleet = open.computer.open(&open.file, &config, open.own)?;
-    let (plan, _) = fleet.plan(&config, &policy).await;
+    let (plan, _) = waiting(ui, fleet.plan(&config, &policy)).await;
     finish(ui, open, (edit, did), &fleet, &plan, (policy.force, BTreeSet::new()), run).await
 }
 

@@ -7,6 +7,7 @@ use crate::cli::args::{PlanArgs, Wishes};
 use crate::cli::error::CliError;
 use crate::cli::open::{Start, open};
 use crate::cli::render;
+use crate::cli::render::progress::waiting;
 use crate::cli::ui::Ui;
 use crate::model::HostName;
 use crate::plan::{Policy, SavedPlan};
@@ -16,7 +17,7 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: PlanArgs) -> Result<ExitCo
     open.check_names(&args.hosts)?;
     let fleet = open.fleet()?;
     let config = &open.file.config;
-    let (plan, _) = fleet.plan(config, &policy(&args.hosts, &args.wishes)).await;
+    let (plan, _) = waiting(ui, fleet.plan(config, &policy(&args.hosts, &args.wishes))).await;
     if args.json {
         let text = serde_json::to_string_pretty(&plan).expect("a plan is plain data");
         ui.print(&(text + "\n"))?;

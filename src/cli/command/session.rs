@@ -14,6 +14,7 @@ use super::apply::{Signals, watch};
 use crate::cli::args::{KillArgs, LogsArgs, LsArgs, NewArgs, SessionName};
 use crate::cli::error::CliError;
 use crate::cli::open::{Open, Start, open};
+use crate::cli::render::progress::waiting;
 use crate::cli::render::sessions::{self, HostSessions};
 use crate::cli::ui::Ui;
 use crate::fleet::{ConnectError, Fleet};
@@ -75,7 +76,7 @@ pub(crate) async fn ls(ui: &Ui, start: &Start, args: LsArgs) -> Result<ExitCode,
     let config = &open.file.config;
     let only = (!args.hosts.is_empty()).then(|| args.hosts.iter().cloned().collect());
     let policy = Policy { only, power_only: true, ..Policy::default() };
-    let observed = fleet.observe(config, &policy).await;
+    let observed = waiting(ui, fleet.observe(config, &policy)).await;
     let plan = fleet.glance(config, &observed, &policy);
     let entries = plan.hosts.iter().filter(|entry| config.host(&entry.host).is_some());
     let hosts = join_all(entries.map(|entry| look(&fleet, entry))).await;

@@ -11,6 +11,33 @@ use crate::apply::{Event, Label, Outcome};
 use crate::cli::ui::{Paper, Tone, Ui};
 use crate::plan::Plan;
 
+/// A wait as long as this needs no word.
+const UNSAID: Duration = Duration::from_secs(1);
+
+/// Waits for providers to answer; on a terminal a line says so meanwhile, and is taken away.
+/// Cancel safe where the work is.
+pub(crate) async fn waiting<T>(ui: &Ui, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    if let Ok(done) = tokio::time::timeout(UNSAID, &mut work).await {
+        return done;
+    }
+    if !ui.live {
+        return work.await;
+    }
+    let bar = spinner(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()));
+    bar.set_message("waiting for providers to answer; Ctrl-C leaves, nothing was changed");
+    let done = work.await;
+    bar.finish_and_clear();
+    done
+}
+
+fn spinner(bar: ProgressBar) -> ProgressBar {
+    let style = ProgressStyle::with_template("  {spinner} {msg}  {elapsed}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
 /// Shows events as they come.
 pub(crate) struct Progress<'a> {
     ui: &'a Ui,
@@ -48,11 +75,8 @@ impl<'a> Progress<'a> {
         let Some(bars) = &self.bars else { return };
         match event {
             Event::Started { label } => {
-                let bar = bars.add(ProgressBar::new_spinner());
-                let style = ProgressStyle::with_template("  {spinner} {msg}  {elapsed}");
-                bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+                let bar = spinner(bars.add(ProgressBar::new_spinner()));
                 bar.set_message(name(label));
-                bar.enable_steady_tick(Duration::from_millis(120));
                 self.running.insert(label.step, bar);
             }
             Event::Progress { label, text } => {
