@@ -513,51 +513,48 @@ fn ten_megabytes_pass_both_ways() {
     assert!(run.bytes == bytes, "{} bytes came back", run.bytes.len());
 }
 
+/// A machine of `name` whose home is a file system in memory with these options, not set up yet.
+fn with_home(world: &World, name: &str, options: &str) {
+    let labels = [
+        ("fleet", world.fleet.as_str()),
+        ("host", name),
+        ("nonce", "n1"),
+        ("made-at", "1"),
+        ("maker", "test"),
+        ("protected", "false"),
+        ("digest", "x"),
+    ];
+    let labels = labels.map(|(key, value)| format!("--label=io.simstim.{key}={value}"));
+    let (container, home) = (format!("{name}-x"), format!("/home/user:mode=0777,{options}"));
+    let mut words = vec!["create", "--name", &container, "--init", "--tmpfs", &home];
+    words.extend(labels.iter().map(String::as_str));
+    words.extend(["--cpus", "1", "--memory", "268435456", "debian:stable-slim"]);
+    words.extend(["sleep", "infinity"]);
+    docker(&words);
+}
+
 #[test]
 fn a_full_disk_at_the_upload_is_said_and_leaves_no_half_helper() {
     let world = World::new();
     let name = unique("full");
     world.file(&host(&name, ""));
-    world.apply(&[]);
-    let id = world.only();
-    // A home of 64 kB in memory, on top of the real one.
-    docker(&["exec", "-u", "root", &id, "rm", "-rf", "/home/user/.local"]);
-    docker(&["rm", "-f", &id]);
-    world.file(&host(&name, ""));
-    docker(&[
-        "create",
-        "--name",
-        &format!("{name}-x"),
-        "--init",
-        "--tmpfs",
-        "/home/user:size=64k,exec,mode=0777",
-        "--label",
-        &format!("io.simstim.fleet={}", world.fleet),
-        "--label",
-        &format!("io.simstim.host={name}"),
-        "--label",
-        "io.simstim.nonce=n1",
-        "--label",
-        "io.simstim.made-at=1",
-        "--label",
-        "io.simstim.maker=test",
-        "--label",
-        "io.simstim.protected=false",
-        "--label",
-        "io.simstim.digest=x",
-        "--cpus",
-        "1",
-        "--memory",
-        "268435456",
-        "debian:stable-slim",
-        "sleep",
-        "infinity",
-    ]);
+    with_home(&world, &name, "size=64k,exec");
     let run = world.run(&["apply", "--yes"]);
     assert_eq!(run.code, Some(1), "{run}");
     assert!(run.said().contains("a full disk?"), "{run}");
     let left = docker(&["exec", &world.only(), "ls", "-A", "/home/user/.local/share/simstim/bin"]);
     assert_eq!(left, "", "the half upload is removed");
+}
+
+#[test]
+fn a_home_that_runs_no_programs_is_said() {
+    let world = World::new();
+    let name = unique("noexec");
+    world.file(&host(&name, ""));
+    with_home(&world, &name, "size=64m,noexec");
+    let run = world.run(&["apply", "--yes"]);
+    assert_eq!(run.code, Some(1), "{run}");
+    assert!(run.said().contains("a home mounted noexec?"), "{run}");
 }
 
 #[test]
@@ -678,5 +675,70 @@ fn killed_at_any_moment_one_more_run_converges() {
             }
             assert!(world.containers().is_empty(), "{signal:?} at {moment:?}");
         }
+    }
+}
+
+#[test]
+fn two_thousand_foreign_containers_are_no_burden() {
+    let mut world = World::new();
+    world.file(&host(&unique("crowd"), ""));
+    world.apply(&[]);
+    let rows = "seq -f '%064.0f' 1 2000 | sed 's/$/\\tother\\t\"x\"/'";
+    fake_docker(&mut world, &format!("case \" $* \" in *' ps '*) {rows};; esac"));
+    let begun = std::time::Instant::now();
+    world.converged();
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_dead_container_is_said_and_left_alone() {
+    let mut world = World::new();
+    let name = unique("dead");
+    world.file(&host(&name, ""));
+    world.apply(&[]);
+    let id = world.only();
+    let real = String::from_utf8(
+        Command::new("sh").args(["-c", "command -v docker"]).output().unwrap().stdout,
+    )
+    .unwrap();
+    let dead = "sed 's/\"Status\": \"running\"/\"Status\": \"dead\"/'";
+    let real = real.trim();
+    fake_docker(
+        &mut world,
+        &format!(
+            "case \" $* \" in *' inspect --type container '*) {real} \"$@\" | {dead}; exit;; esac"
+        ),
+    );
+    let plan = world.run(&["plan", &name]).ok();
+    assert!(plan.said().contains("its engine calls it dead"), "{plan}");
+    let _ = world.run(&["apply", "--yes"]);
+    let exec = world.run(&["exec", &name, "--", "true"]);
+    assert_eq!(exec.code, Some(125), "{exec}");
+    assert_eq!(world.only(), id, "it is neither removed nor made again");
+}
+
+#[test]
+fn an_engine_that_stops_in_the_middle_of_an_apply_leaves_what_the_next_one_finishes() {
+    for verb in ["create", "start", "exec"] {
+        let mut world = World::new();
+        world.file(&host(&unique("mid"), ""));
+        let gone = world.path("gone");
+        let gone = gone.display();
+        fake_docker(
+            &mut world,
+            &format!(
+                "case \" $* \" in *' {verb} '*) touch {gone};; esac\n\
+                 [ ! -e {gone} ] || {{ echo 'Cannot connect to the Docker daemon at x. \
+                 Is the docker daemon running?' >&2; exit 1; }}"
+            ),
+        );
+        let run = world.run(&["apply", "--yes"]);
+        assert_eq!(run.code, Some(1), "{verb}: {run}");
+        assert!(run.said().contains("does not answer") || verb == "exec", "{verb}: {run}");
+        let path = std::env::var_os("PATH").unwrap();
+        world.set("PATH", path);
+        world.apply(&[]);
+        world.converged();
+        world.only();
     }
 }
