@@ -71,11 +71,11 @@ enum State {
 
 /// The lock of one host. Taken before its first step, let go after its last one: whoever waits for
 /// a host holds no place among the running steps, so two applies cannot wait for each other.
-enum HostLock {
-    /// Another process may hold it; a task waits for it.
-    Awaited,
-    /// It is ours as long as this lives.
-    Held { _lock: Lock },
+struct HostLock {
+    /// Where the step is that asked for it.
+    account: AccountName,
+    /// Ours as long as it lives; `None` while a task waits for it.
+    lock: Option<Lock>,
 }
 
 /// What a task of the executor ends with.
@@ -140,29 +140,36 @@ impl<'a> Executor<'a> {
             }
             let ready = self.states[number] == State::Waiting
                 && self.graph.needs(number).all(|need| self.states[need] == State::Done);
-            if !ready || !self.is_locked(number, stop) {
+            if !ready {
                 continue;
             }
             let account = &self.graph.step(number).account;
-            let limit = self.context.limits.get(account).copied().unwrap_or(usize::MAX).max(1);
             let busy = self.running.get(account).copied().unwrap_or(0);
-            if busy < limit {
+            if busy < self.limit(account) && self.is_locked(number, stop) {
                 self.start(number, stop.clone());
             }
         }
     }
 
+    /// How many steps of an account may run at once.
+    fn limit(&self, account: &AccountName) -> usize {
+        let own = self.context.limits.get(account).copied().unwrap_or(usize::MAX);
+        own.min(self.context.parallelism).max(1)
+    }
+
     /// Whether the host of a step is ours to work on; where it is not yet, a task waits for it.
     fn is_locked(&mut self, number: usize, stop: &Stop) -> bool {
-        let Some(host) = self.graph.step(number).host.clone() else { return true };
-        match self.locks.get(&host) {
-            Some(HostLock::Held { .. }) => return true,
-            Some(HostLock::Awaited) => return false,
-            // Each lock is an open file; those who have theirs need no more room to go on.
-            None if self.locks.len() >= 2 * self.context.parallelism.max(1) => return false,
-            None => {}
+        let step = self.graph.step(number);
+        let (Some(host), account) = (step.host.clone(), step.account.clone()) else { return true };
+        if let Some(asked) = self.locks.get(&host) {
+            return asked.lock.is_some();
         }
-        self.locks.insert(host.clone(), HostLock::Awaited);
+        // Each lock is an open file, so there are few; but no account takes another's.
+        let taken = self.locks.values().filter(|lock| lock.account == account).count();
+        if taken >= 2 * self.limit(&account) {
+            return false;
+        }
+        self.locks.insert(host.clone(), HostLock { account, lock: None });
         self.begin(number);
         let (context, stop) = (Arc::clone(self.context), stop.clone());
         self.tasks.spawn(async move {
@@ -200,7 +207,7 @@ impl<'a> Executor<'a> {
     fn take(&mut self, joined: Result<Ended, tokio::task::JoinError>) {
         match joined {
             Ok(Ended::Lock(_, host, Ok(lock))) => {
-                self.locks.insert(host, HostLock::Held { _lock: lock });
+                self.locks.entry(host).and_modify(|asked| asked.lock = Some(lock));
             }
             Ok(Ended::Lock(number, host, Err(error))) => {
                 self.locks.remove(&host);

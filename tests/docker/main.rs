@@ -266,10 +266,14 @@ fn an_engine_that_stops_is_unknown_and_heals_when_it_is_back() {
     world.only();
 }
 
+fn real_docker() -> String {
+    let real = Command::new("sh").args(["-c", "command -v docker"]).output().unwrap();
+    String::from_utf8_lossy(&real.stdout).trim().to_owned()
+}
+
 /// A `docker` in PATH that is the real one, but for what `script` does first.
 fn fake_docker(world: &mut World, script: &str) {
-    let real = Command::new("sh").args(["-c", "command -v docker"]).output().unwrap();
-    let real = String::from_utf8_lossy(&real.stdout).trim().to_owned();
+    let real = real_docker();
     let bin = world.path("bin");
     let _ = std::fs::create_dir(&bin);
     let text = format!("#!/bin/sh\n{script}\nexec {real} \"$@\"\n");
@@ -697,12 +701,8 @@ fn a_dead_container_is_said_and_left_alone() {
     world.file(&host(&name, ""));
     world.apply(&[]);
     let id = world.only();
-    let real = String::from_utf8(
-        Command::new("sh").args(["-c", "command -v docker"]).output().unwrap().stdout,
-    )
-    .unwrap();
+    let real = real_docker();
     let dead = "sed 's/\"Status\": \"running\"/\"Status\": \"dead\"/'";
-    let real = real.trim();
     fake_docker(
         &mut world,
         &format!(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use simstim::apply::{Event, StepError};
-use simstim::model::{MachineState, SessionFact, SessionState};
+use simstim::model::{HostName, MachineState, SessionFact, SessionState};
 use simstim::plan::{Action, Policy, SessionsFact};
 use simstim::provider::ErrorKind;
 use simstim::stop::{Stop, stop};
@@ -247,4 +247,26 @@ async fn a_stop_removes_no_machine_that_another_computer_made() {
     });
     assert!(outcome.stopped);
     assert_eq!(case.cloud.machines()[0].id.as_str(), "theirs", "found made, so not ours to remove");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_at_a_slow_account_does_not_hold_up_another_account() {
+    let case = bench();
+    let block = |n| format!("[[host]]\nname = \"a{n}\"\nprovider = \"memory\"\n");
+    let crowd: String = (0..40).map(block).collect();
+    let text = format!(
+        "fleet = \"bench\"\n{crowd}[provider.other]\nkind = \"memory\"\n\
+         [[host]]\nname = \"z\"\nprovider = \"other\"\n"
+    );
+    for _ in 0..41 {
+        case.cloud.fault(Verb::Create, Fault::Slow(std::time::Duration::from_secs(60)));
+    }
+    assert!(case.apply(&text).await.is_success());
+    let events = case.events.lock().unwrap();
+    let finished = events.iter().filter_map(|event| match event {
+        simstim::apply::Event::Finished { label, .. } => label.host.as_ref(),
+        _ => None,
+    });
+    let first: Vec<&str> = finished.take(12).map(HostName::as_str).collect();
+    assert!(first.contains(&"z"), "it is among the first to be made: {first:?}");
 }
