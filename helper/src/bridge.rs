@@ -74,8 +74,8 @@ pub(crate) struct Bridge {
     program: Option<Program>,
     tail: Option<Tail>,
     leaving: bool,
-    /// Held for life where this bridge keeps the machine awake.
-    _presence: Option<File>,
+    /// Held to the goodbye where this bridge keeps the machine awake.
+    presence: Option<File>,
 }
 
 /// A log that is being sent.
@@ -139,7 +139,7 @@ impl Bridge {
             program: None,
             tail: None,
             leaving: false,
-            _presence: presence,
+            presence,
         };
         bridge.out.bytes.extend_from_slice(marker.as_bytes());
         bridge.send(Body::Hello(hello));
@@ -160,10 +160,15 @@ impl Bridge {
         if let (End::Abandoned, Some(program)) = (end, &self.program) {
             program.hang_up();
         }
-        if self.purpose == Purpose::Exec {
+        self.depart();
+        Ok(())
+    }
+
+    /// Keeps the machine awake no longer; its idle count begins here.
+    fn depart(&mut self) {
+        if self.presence.take().is_some() {
             restart_idle_count(&self.place);
         }
-        Ok(())
     }
 
     fn turn(&mut self, stdin: BorrowedFd<'_>, stdout: BorrowedFd<'_>) -> io::Result<Option<End>> {
@@ -252,6 +257,8 @@ impl Bridge {
             }
             Body::Goodbye(Goodbye {}) => {
                 self.leaving = true;
+                // Before the answer: whoever got it may ask at once what keeps the machine.
+                self.depart();
                 self.send(Body::GoodbyeAck(GoodbyeAck {}));
             }
             Body::ListSessions(_) => {

@@ -41,6 +41,7 @@ fn a_provider_in_one_rust_file_does_the_main_job() {
     run(&["plan", "--detailed-exitcode"]);
     assert_eq!(run(&["exec", "dev", "--", "echo", "hi"]), "hi\n");
     assert_eq!(run(&["new", "dev", "--detach", "--", "true"]), "dev/true\n");
+    assert_eq!(run(&["logs", "--follow", "dev/true"]), "", "followed to its end");
     run(&["host", "stop", "dev"]);
     run(&["host", "start", "dev"]);
     run(&["host", "destroy", "dev", "--yes"]);
