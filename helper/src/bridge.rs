@@ -29,7 +29,7 @@ use crate::sessions;
 /// How long a client may be silent. It pings every 5 s, so six pings were lost.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Program output is read only while less than this waits for the client: two windows.
+/// Program output is read only while less than this waits for the client: half a window.
 const BACKLOG: usize = 2 * 1024 * 1024;
 
 /// What a bridge was opened for.
@@ -186,17 +186,15 @@ impl Bridge {
                         return Ok(Some(End::Abandoned));
                     }
                 }
-                Watched::Output => {
-                    if self.out.write(stdout).is_err() {
-                        return Ok(Some(End::Abandoned));
-                    }
-                }
+                // Written below, with what the others add.
+                Watched::Output => {}
                 Watched::Program(source) => self.serve(source),
             }
         }
         self.finish_program();
         self.send_log();
-        Ok(None)
+        let written = self.out.write(stdout);
+        Ok(written.err().map(|_| End::Abandoned))
     }
 
     /// Waits until something can be done, at most until the next deadline.
@@ -234,14 +232,12 @@ impl Bridge {
 
     /// Reads and answers what the client sent; `false` when it is gone.
     fn read(&mut self, stdin: BorrowedFd<'_>) -> io::Result<bool> {
-        let mut buffer = vec![0; 64 * 1024];
-        let read = match rustix::io::read(stdin, &mut buffer) {
+        match self.decoder.read_with(|room| rustix::io::read(stdin, room)) {
             Ok(0) => return Ok(false),
-            Ok(read) => read,
+            Ok(_) => {}
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(true),
             Err(error) => return Err(error.into()),
-        };
-        self.decoder.push(&buffer[..read]);
+        }
         while let Some(body) = self.decoder.next_message().map_err(broken)? {
             self.answer(body)?;
         }
@@ -307,7 +303,14 @@ impl Bridge {
                 }
             }
             Body::Data(data) if data.stream == STDIN => {
-                self.with_program(|program| program.take_input(data.offset, data.bytes))?;
+                let mut told = None;
+                self.with_program(|program| {
+                    told = program.take_input(data.offset, data.bytes)?;
+                    Ok(())
+                })?;
+                if let Some(body) = told {
+                    self.send(body);
+                }
             }
             Body::Eof(Eof { stream: STDIN }) => {
                 self.with_program(|program| {
@@ -391,7 +394,7 @@ impl Bridge {
             let bytes = tail.reader.read(most);
             if !bytes.is_empty() {
                 let offset = tail.reader.offset() - bytes.len() as u64;
-                self.send(Body::Data(Data { stream: LOG, offset, bytes }));
+                self.send(Body::Data(Data { stream: LOG, offset, bytes: bytes.into() }));
             } else if over {
                 self.tail = None;
                 self.send(Body::Eof(Eof { stream: LOG }));
@@ -407,7 +410,7 @@ impl Bridge {
 
     fn serve(&mut self, source: Source) {
         let Some(program) = &mut self.program else { return };
-        for body in program.serve(source) {
+        if let Some(body) = program.serve(source) {
             self.send(body);
         }
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use schema::bytes::{Buf as _, Bytes, BytesMut};
 use schema::frame::MAX_DATA;
 use schema::message::{Body, Credit, Data, Eof, Exec, Exited, STDERR, STDIN, STDOUT, WINDOW};
 
@@ -46,7 +47,7 @@ pub(crate) struct Program {
 /// The program's standard input, and what it has not read yet (at most one window).
 struct Input {
     pipe: Option<OwnedFd>,
-    pending: VecDeque<u8>,
+    pending: VecDeque<Bytes>,
     received: u64,
     consumed: u64,
     limit: u64,
@@ -59,6 +60,8 @@ struct Output {
     pipe: Option<OwnedFd>,
     sent: u64,
     limit: u64,
+    /// Read into again once what was read is sent.
+    buffer: BytesMut,
 }
 
 impl Program {
@@ -103,6 +106,7 @@ impl Program {
                 pipe,
                 sent: 0,
                 limit: 0,
+                buffer: BytesMut::new(),
             }),
             status: None,
             silent_since: None,
@@ -145,14 +149,14 @@ impl Program {
     }
 
     /// Moves the bytes that `source` is ready for; returns what to tell the client.
-    pub(crate) fn serve(&mut self, source: Source) -> Vec<Body> {
+    pub(crate) fn serve(&mut self, source: Source) -> Option<Body> {
         match source {
             Source::Input => self.input.feed(),
             Source::Output(index) => {
                 self.silent_since = None;
-                self.outputs[index].read().into_iter().collect()
+                self.outputs[index].read()
             }
-            Source::Exit => Vec::new(),
+            Source::Exit => None,
         }
     }
 
@@ -178,11 +182,15 @@ impl Program {
         Some(Body::Exited(Exited { code: status.code(), signal: status.signal() }))
     }
 
-    /// Takes input bytes of the client.
+    /// Takes input bytes of the client; returns what to tell it.
     ///
     /// # Errors
     /// Bytes beyond the credit or out of order: the client is broken.
-    pub(crate) fn take_input(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), &'static str> {
+    pub(crate) fn take_input(
+        &mut self,
+        offset: u64,
+        bytes: Bytes,
+    ) -> Result<Option<Body>, &'static str> {
         let input = &mut self.input;
         if offset != input.received || input.ended {
             return Err("input came out of order");
@@ -191,10 +199,12 @@ impl Program {
         if input.received > input.limit {
             return Err("input came beyond its credit");
         }
-        if input.pipe.is_some() {
-            input.pending.extend(bytes);
+        if input.pipe.is_none() {
+            return Ok(None);
         }
-        Ok(())
+        input.pending.push_back(bytes);
+        // Where others wait, the program is slow: it is fed when it can take more.
+        Ok(if input.pending.len() == 1 { input.feed() } else { None })
     }
 
     pub(crate) fn end_input(&mut self) {
@@ -236,30 +246,35 @@ impl Program {
 
 impl Input {
     /// Gives the program what it takes; returns fresh credit, or the end of the stream.
-    fn feed(&mut self) -> Vec<Body> {
-        let Some(pipe) = &self.pipe else { return Vec::new() };
-        let (bytes, _) = self.pending.as_slices();
-        let written = match rustix::io::write(pipe, bytes) {
-            Ok(written) => written,
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => 0,
-            Err(_) => return self.refuse(),
-        };
-        self.pending.drain(..written);
-        self.consumed += written as u64;
+    fn feed(&mut self) -> Option<Body> {
+        let pipe = self.pipe.as_ref()?;
+        while let Some(bytes) = self.pending.front_mut() {
+            match rustix::io::write(pipe, bytes) {
+                Ok(written) => {
+                    self.consumed += written as u64;
+                    bytes.advance(written);
+                }
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
+                Err(_) => return Some(self.refuse()),
+            }
+            if bytes.is_empty() {
+                self.pending.pop_front();
+            }
+        }
         self.close_if_done();
         if self.limit - self.consumed > WINDOW / 2 {
-            return Vec::new();
+            return None;
         }
         self.limit = self.consumed + WINDOW;
-        vec![Body::Credit(Credit { stream: STDIN, limit: self.limit })]
+        Some(Body::Credit(Credit { stream: STDIN, limit: self.limit }))
     }
 
     /// The program closed its input: nothing more is wanted.
-    fn refuse(&mut self) -> Vec<Body> {
+    fn refuse(&mut self) -> Body {
         self.pipe = None;
         self.pending.clear();
         self.limit = u64::MAX;
-        vec![Body::Eof(Eof { stream: STDIN })]
+        Body::Eof(Eof { stream: STDIN })
     }
 
     fn close_if_done(&mut self) {
@@ -277,10 +292,11 @@ impl Output {
     fn read(&mut self) -> Option<Body> {
         let pipe = self.pipe.as_ref()?;
         let room = usize::try_from(self.limit - self.sent).unwrap_or(MAX_DATA).min(MAX_DATA);
-        let mut bytes = vec![0; room];
-        match rustix::io::read(pipe, &mut bytes) {
+        self.buffer.resize(room, 0);
+        match rustix::io::read(pipe, &mut self.buffer[..]) {
             Ok(read) if read > 0 => {
-                bytes.truncate(read);
+                let bytes = self.buffer.split_to(read).freeze();
+                self.buffer.clear();
                 let offset = self.sent;
                 self.sent += read as u64;
                 Some(Body::Data(Data { stream: self.stream, offset, bytes }))

@@ -9,6 +9,7 @@
 //! direction; a gap or a repeat means that bytes were lost or doubled, and ends the stream.
 
 use prost::Message as _;
+use prost::bytes::{Buf as _, BytesMut};
 
 use crate::message::{Body, Message};
 
@@ -19,6 +20,9 @@ pub const MAX_MESSAGE: usize = 64 * 1024;
 pub const MAX_DATA: usize = MAX_MESSAGE - 64;
 
 const HEADER: usize = 12;
+
+/// Room that a decoder has for one read, in bytes: what a pipe holds.
+const READ: usize = 64 * 1024;
 
 /// Why a stream of frames cannot go on. Every variant is final for its stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,22 +80,40 @@ impl Encoder {
     }
 }
 
-/// Turns received bytes into messages. Holds at most one read more than one frame.
+/// Turns received bytes into messages. Holds at most one read more than one frame. The bytes of a
+/// [`Body::Data`] are those that were read, not a copy.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    buffer: Vec<u8>,
-    start: usize,
+    buffer: BytesMut,
     next: u64,
 }
 
 impl Decoder {
     /// Takes bytes as they came from the stream, cut anywhere.
     pub fn push(&mut self, bytes: &[u8]) {
-        if self.start > 0 {
-            self.buffer.drain(..self.start);
-            self.start = 0;
-        }
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Where the next bytes of the stream are to be appended; it has room for 64 KiB.
+    pub fn space(&mut self) -> &mut BytesMut {
+        self.buffer.reserve(READ);
+        &mut self.buffer
+    }
+
+    /// Lets `read` fill a part of 64 KiB and takes as many bytes of it as `read` says.
+    ///
+    /// # Errors
+    /// Those of `read`; nothing is taken then.
+    pub fn read_with<E>(
+        &mut self,
+        read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let before = self.buffer.len();
+        self.space().resize(before + READ, 0);
+        let result = read(&mut self.buffer[before..]);
+        let taken = result.as_ref().map_or(0, |&taken| taken.min(READ));
+        self.buffer.truncate(before + taken);
+        result
     }
 
     /// The next whole message, or `None` until more bytes are pushed.
@@ -99,8 +121,7 @@ impl Decoder {
     /// # Errors
     /// Any [`FrameError`]; the decoder must not be used after one.
     pub fn next_message(&mut self) -> Result<Option<Body>, FrameError> {
-        let pending = &self.buffer[self.start..];
-        let Some((header, rest)) = pending.split_first_chunk::<HEADER>() else {
+        let Some((header, rest)) = self.buffer.split_first_chunk::<HEADER>() else {
             return Ok(None);
         };
         let (length, sequence) = parse_header(header);
@@ -110,12 +131,13 @@ impl Decoder {
         if sequence != self.next {
             return Err(FrameError::OutOfSequence { expected: self.next, found: sequence });
         }
-        let Some(bytes) = rest.get(..length) else {
+        if rest.len() < length {
             return Ok(None);
-        };
+        }
+        let mut bytes = self.buffer.split_to(HEADER + length).freeze();
+        bytes.advance(HEADER);
         let message =
             Message::decode(bytes).map_err(|error| FrameError::Malformed(error.to_string()))?;
-        self.start += HEADER + length;
         self.next += 1;
         let body = message.body.ok_or_else(|| {
             FrameError::Malformed("it holds no message that this version knows".into())
@@ -148,7 +170,7 @@ mod tests {
     fn sample() -> Vec<Body> {
         vec![
             Body::Ping(Ping {}),
-            Body::Data(Data { stream: 1, offset: 1 << 40, bytes: vec![0, 255, b'\n'] }),
+            Body::Data(Data { stream: 1, offset: 1 << 40, bytes: vec![0, 255, b'\n'].into() }),
             Body::Credit(Credit { stream: 2, limit: u64::MAX }),
         ]
     }
@@ -198,8 +220,9 @@ mod tests {
 
     #[test]
     fn the_largest_data_fits_and_one_more_message_byte_does_not() {
-        let data =
-            |len| Body::Data(Data { stream: u32::MAX, offset: u64::MAX, bytes: vec![7; len] });
+        let data = |len| {
+            Body::Data(Data { stream: u32::MAX, offset: u64::MAX, bytes: vec![7; len].into() })
+        };
         let mut out = Vec::new();
         Encoder::default().encode(data(MAX_DATA), &mut out).unwrap();
         let before = out.clone();

@@ -7,6 +7,9 @@
 pub mod frame;
 pub mod message;
 
+/// Shared, cheaply cut bytes: what [`message::Data`] carries.
+pub use prost::bytes;
+
 /// Versions of the protocol that this crate speaks, oldest and newest.
 ///
 /// Raise the newest with every change that an older side could misread; drop the oldest only when

@@ -7,6 +7,8 @@
 //! Streams of bytes have 64-bit offsets and credit: a side may send bytes up to, not including, the
 //! offset that the other side granted last.
 
+use prost::bytes::Bytes;
+
 /// Stream number of a program's standard input: client to helper.
 pub const STDIN: u32 = 0;
 /// Stream number of a program's standard output: helper to client.
@@ -18,7 +20,7 @@ pub const STDERR: u32 = 2;
 pub const LOG: u32 = 3;
 
 /// How far the sender of a stream may run ahead of its reader, in bytes.
-pub const WINDOW: u64 = 1 << 20;
+pub const WINDOW: u64 = 1 << 22;
 
 /// What one frame carries.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -189,8 +191,8 @@ pub struct Data {
     #[prost(uint64, tag = "2")]
     pub offset: u64,
     /// The bytes, at most [`crate::frame::MAX_DATA`].
-    #[prost(bytes = "vec", tag = "3")]
-    pub bytes: Vec<u8>,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub bytes: Bytes,
 }
 
 /// A stream is over: nothing more comes, or (from its reader) nothing more is wanted.

@@ -53,7 +53,6 @@ pub struct Bridge {
 pub struct FrameReader {
     stdout: Box<dyn AsyncRead + Send + Unpin>,
     decoder: Decoder,
-    buffer: Vec<u8>,
 }
 
 /// Writes frames.
@@ -75,9 +74,9 @@ impl FrameReader {
             if let Some(body) = message.map_err(|error| HelperError::Lost(error.to_string()))? {
                 return Ok(body);
             }
-            match self.stdout.read(&mut self.buffer).await {
+            match self.stdout.read_buf(self.decoder.space()).await {
                 Ok(0) => return Err(HelperError::Lost("the stream ended".into())),
-                Ok(read) => self.decoder.push(&self.buffer[..read]),
+                Ok(_) => {}
                 Err(error) => return Err(HelperError::Lost(error.to_string())),
             }
         }
@@ -121,11 +120,7 @@ pub async fn connect(
     let marker = format!("simstim-{}", hex(&bytes));
     let exec = transport.start(&command(helpers, purpose, &marker)).await?;
     let mut bridge = Bridge {
-        reader: FrameReader {
-            stdout: exec.stdout,
-            decoder: Decoder::default(),
-            buffer: vec![0; 64 * 1024],
-        },
+        reader: FrameReader { stdout: exec.stdout, decoder: Decoder::default() },
         writer: FrameWriter { stdin: exec.stdin, encoder: Encoder::default(), buffer: Vec::new() },
         hello: Hello::default(),
         stderr: exec.stderr,
@@ -179,11 +174,10 @@ impl FrameReader {
                 self.decoder.push(&seen[at + marker.len()..]);
                 break;
             }
-            let read = self.stdout.read(&mut self.buffer).await.unwrap_or(0);
+            let read = self.stdout.read_buf(&mut seen).await.unwrap_or(0);
             if read == 0 || seen.len() > NOISE {
                 return Err(seen);
             }
-            seen.extend_from_slice(&self.buffer[..read]);
         }
         match self.next().await {
             Ok(Body::Hello(hello)) => Ok(hello),

@@ -7,6 +7,7 @@
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
+use schema::bytes::Bytes;
 use schema::frame::MAX_DATA;
 use schema::message::{
     Body, Credit, Data, Eof, Exec, Exited, Ping, STDERR, STDIN, STDOUT, Signal, Variable, WINDOW,
@@ -57,7 +58,7 @@ pub enum ExecError {
     Helper(#[from] HelperError),
 }
 
-/// Chunks of input that wait for credit: a window's worth.
+/// Chunks of input that wait to be sent.
 const READ_AHEAD: usize = 16;
 
 /// What a writer reports: its stream, and how much it got rid of; `None`: nobody reads it.
@@ -100,9 +101,9 @@ struct Running {
 
 struct Input {
     /// Chunks as they were read; `None` once nothing more is wanted or there.
-    chunks: Option<mpsc::Receiver<Vec<u8>>>,
+    chunks: Option<mpsc::Receiver<Bytes>>,
     /// Read, and not sent yet for want of credit.
-    pending: Vec<u8>,
+    pending: Bytes,
     sent: u64,
     limit: u64,
 }
@@ -110,7 +111,7 @@ struct Input {
 struct Output {
     stream: u32,
     /// Bounded by the credit that was granted: at most one window waits in it.
-    queue: Option<std::sync::mpsc::Sender<Vec<u8>>>,
+    queue: Option<std::sync::mpsc::Sender<Bytes>>,
     received: u64,
     limit: u64,
 }
@@ -208,20 +209,20 @@ impl Input {
     fn start(mut stdin: Box<dyn Read + Send>) -> Self {
         let (sender, chunks) = mpsc::channel(READ_AHEAD);
         std::thread::spawn(move || {
+            let mut buffer = vec![0; MAX_DATA];
             loop {
-                let mut chunk = vec![0; MAX_DATA];
                 // An input that breaks ends, as a closed terminal does.
-                let read = match stdin.read(&mut chunk) {
+                let read = match stdin.read(&mut buffer) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     result => result.unwrap_or(0),
                 };
-                chunk.truncate(read);
+                let chunk = Bytes::copy_from_slice(&buffer[..read]);
                 if read == 0 || sender.blocking_send(chunk).is_err() {
                     break;
                 }
             }
         });
-        Self { chunks: Some(chunks), pending: Vec::new(), sent: 0, limit: 0 }
+        Self { chunks: Some(chunks), pending: Bytes::new(), sent: 0, limit: 0 }
     }
 
     fn room(&self) -> usize {
@@ -230,21 +231,20 @@ impl Input {
 
     /// The next bytes that may be sent; empty at the end. Cancel safe; pending for ever where
     /// nothing may.
-    async fn next(&mut self) -> Vec<u8> {
+    async fn next(&mut self) -> Bytes {
         let room = self.room();
         match &mut self.chunks {
             Some(chunks) if room > 0 => {
                 if self.pending.is_empty() {
                     self.pending = chunks.recv().await.unwrap_or_default();
                 }
-                let rest = self.pending.split_off(self.pending.len().min(room));
-                std::mem::replace(&mut self.pending, rest)
+                self.pending.split_to(self.pending.len().min(room))
             }
             _ => std::future::pending().await,
         }
     }
 
-    async fn send(&mut self, bytes: Vec<u8>, writer: &mut FrameWriter) -> Result<(), HelperError> {
+    async fn send(&mut self, bytes: Bytes, writer: &mut FrameWriter) -> Result<(), HelperError> {
         if bytes.is_empty() {
             self.chunks = None;
             return writer.send(Body::Eof(Eof { stream: STDIN })).await;
@@ -262,7 +262,7 @@ impl Output {
         mut target: Box<dyn Write + Send>,
         report: mpsc::UnboundedSender<Written>,
     ) -> (Self, oneshot::Receiver<()>) {
-        let (queue, chunks) = std::sync::mpsc::channel::<Vec<u8>>();
+        let (queue, chunks) = std::sync::mpsc::channel::<Bytes>();
         let (done, finished) = oneshot::channel();
         std::thread::spawn(move || {
             let mut written = 0;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schema::bytes::Bytes;
 use schema::message::{
     Body, CheckIdle, Credit, LOG, ListSessions, NewSession as NewSessionMessage, Ping, ReadLog,
     SignalSession, Variable, WINDOW,
@@ -17,7 +18,7 @@ use crate::model::{IdleVerdict, SessionFact, SessionState, Span, Timestamp, prin
 /// For an answer of a helper that said hello. A holder that must start takes the longest.
 const ANSWER: Duration = Duration::from_secs(15);
 /// Two windows: more than any credit of ours allows.
-const MOST_WAITING: usize = 2 << 20;
+const MOST_WAITING: u64 = 2 * WINDOW;
 /// No machine has more; a longer list is not waited for.
 const MOST_SESSIONS: usize = 5000;
 /// As in the protocol: six missed ones end a bridge.
@@ -126,7 +127,7 @@ pub async fn read_log(
         Body::LogStart(start) => start.offset,
         other => return Err(unexpected(&other).into()),
     };
-    let (queue, mut chunks) = mpsc::unbounded_channel::<(u64, Vec<u8>)>();
+    let (queue, mut chunks) = mpsc::unbounded_channel::<(u64, Bytes)>();
     let (report, written) = mpsc::unbounded_channel();
     // The person's terminal may stand still for as long as it likes: pings go out all the same.
     let write = async {
@@ -158,7 +159,7 @@ pub async fn read_log(
 async fn receive_log(
     bridge: &mut Bridge,
     start: u64,
-    queue: &mpsc::UnboundedSender<(u64, Vec<u8>)>,
+    queue: &mpsc::UnboundedSender<(u64, Bytes)>,
     mut written: mpsc::UnboundedReceiver<(u64, usize)>,
 ) -> Result<(), HelperError> {
     let mut limit = start.saturating_add(WINDOW);
@@ -166,7 +167,7 @@ async fn receive_log(
     let mut ping = interval(PING);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
-    let mut waiting: usize = 0;
+    let mut waiting: u64 = 0;
     loop {
         let body = tokio::select! {
             body = bridge.reader.next() => body?,
@@ -175,7 +176,7 @@ async fn receive_log(
                 continue;
             }
             Some((end, length)) = written.recv() => {
-                waiting = waiting.saturating_sub(length);
+                waiting = waiting.saturating_sub(length as u64);
                 if end.saturating_add(WINDOW / 2) > limit {
                     limit = end.saturating_add(WINDOW);
                     bridge.writer.send(Body::Credit(Credit { stream: LOG, limit })).await?;
@@ -191,7 +192,7 @@ async fn receive_log(
             // Offsets jump over what was dropped meanwhile; what waits here is bounded all the same.
             Body::Data(data) if data.stream == LOG => {
                 let end = data.offset.saturating_add(data.bytes.len() as u64);
-                waiting += data.bytes.len();
+                waiting += data.bytes.len() as u64;
                 if waiting > MOST_WAITING {
                     return Err(HelperError::Lost("data beyond its credit".into()));
                 }
