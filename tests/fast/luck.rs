@@ -18,7 +18,9 @@ fn hosts(count: usize) -> String {
 /// Every machine of the fleet `f`, with what its disk holds.
 fn machines(sandbox: &Sandbox) -> usize {
     let folder = sandbox.path("home/.local/share/simstim/local/f");
-    std::fs::read_dir(folder).into_iter().flatten().flatten().count()
+    let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    // A dot begins what is not made yet.
+    names.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
 }
 
 /// A run in another folder of the same computer.

@@ -146,3 +146,64 @@ fn an_interrupt_leaves_a_slow_provider_within_a_second() {
     plan.wait().unwrap();
     assert!(sent.elapsed().as_secs_f32() < 1.0, "{:?}", sent.elapsed());
 }
+
+/// The shell provider with a gate before the verb: it says that it is there, and waits to be let on.
+struct Gate {
+    there: PathBuf,
+    on: PathBuf,
+}
+
+impl Gate {
+    fn before(verb: &str, sandbox: &Sandbox) -> Self {
+        let [there, on] = ["there", "on"].map(|name| sandbox.path(&format!("project/{name}")));
+        let [a, b] = [&there, &on].map(|path| path.display().to_string());
+        let made = Command::new("mkfifo").args([&a, &b]).status();
+        assert!(made.unwrap().success());
+        let gate = format!("  {verb})\n    echo >'{a}'; cat '{b}' >/dev/null\n");
+        let script = sandbox.read("provider.sh");
+        let gated = script.replacen(&format!("  {verb})"), &gate, 1);
+        assert_ne!(script, gated);
+        sandbox.write("provider.sh", gated);
+        Self { there, on }
+    }
+
+    fn pass(self, meanwhile: impl FnOnce()) {
+        let _ = std::fs::read(&self.there).unwrap();
+        meanwhile();
+        std::fs::write(&self.on, "").unwrap();
+    }
+}
+
+#[test]
+fn a_file_changed_during_an_apply_is_the_next_plans_matter() {
+    let sandbox = script();
+    let _ = sandbox.run(&["trust", "--yes"]).ok();
+    let gate = Gate::before("create", &sandbox);
+    let apply = sandbox.start(&["apply", "--yes"]);
+    let two =
+        format!("{}\n[[host]]\nname = \"two\"\nprovider = \"local\"\n", sandbox.read("hosts.toml"));
+    gate.pass(|| sandbox.write("hosts.toml", &two));
+    let output = apply.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(sandbox.read("hosts.toml"), two, "what somebody writes meanwhile stays");
+    let plan = sandbox.run(&["plan", "--detailed-exitcode"]);
+    assert_eq!(plan.code, Some(2), "{plan}");
+    assert!(plan.stdout.contains("two") && plan.stdout.contains("1 to create"), "{plan}");
+}
+
+#[test]
+fn a_file_changed_during_a_destroy_keeps_the_change() {
+    let sandbox = script();
+    let _ = sandbox.run(&["trust", "--yes"]).ok();
+    let _ = sandbox.run(&["apply", "--yes"]).ok();
+    let gate = Gate::before("destroy", &sandbox);
+    let destroy = sandbox.start(&["host", "destroy", "mine", "--yes"]);
+    gate.pass(|| {
+        let before = sandbox.read("hosts.toml");
+        sandbox.write("hosts.toml", format!("{before}\n# a word\n"));
+    });
+    let output = destroy.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let after = sandbox.read("hosts.toml");
+    assert!(after.contains("# a word") && !after.contains("[[host]]"), "{after}");
+}
