@@ -244,8 +244,8 @@ pub(crate) struct ShowArgs {
 pub(crate) struct ExecArgs {
     /// The host
     pub(crate) host: HostName,
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// The program and its arguments, taken as they are; `--` before them is optional
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -281,7 +281,7 @@ pub(crate) struct NewArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The program and its arguments; your login shell there, if left out
-    #[arg(last = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 

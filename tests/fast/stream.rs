@@ -62,6 +62,8 @@ fn streams_codes_and_signals_are_kept_apart() {
     assert_eq!(missing.code, Some(127), "{missing}");
     let args = ["exec", "dev", "--", "printf", "%s|", "a b", "", "ä", "*", "$HOME", "new\nline"];
     assert_eq!(sandbox.run(&args).ok().stdout, "a b||ä|*|$HOME|new\nline|");
+    let bare = ["exec", "dev", "printf", "%s|", "--", "--json", "-h"];
+    assert_eq!(sandbox.run(&bare).ok().stdout, "--|--json|-h|", "from the program on, all is its");
     assert_eq!(
         sandbox.run(&["exec", "dev", "--", "sh", "-c", "echo $COLOUR"]).ok().stdout,
         "blue\n"
