@@ -228,9 +228,13 @@ impl<'a> Executor<'a> {
         if let Some(running) = self.running.get_mut(&account) {
             *running = running.saturating_sub(1);
         }
+        let stopped = matches!(result, Err(StepError::Stopped));
         self.settle(number, result);
-        // A host with nothing left to do is free for others. After a stop there is something left:
-        // what this run made of it is removed under its lock.
+        // A host with nothing left to do is free for others. Where a stop came in between, something
+        // is left: what this run made of it is removed under its lock.
+        if stopped {
+            return;
+        }
         let step = self.graph.step(number);
         let of_host =
             (0..self.graph.len()).filter(|other| self.graph.step(*other).host == step.host);
@@ -313,12 +317,16 @@ impl<'a> Executor<'a> {
         self.outcome
     }
 
-    /// Removes the machines that this very run made and did not finish. One that a create found
-    /// made already is somebody's, and stays.
+    /// Removes the machines that this very run made and was kept by the stop from finishing. One that
+    /// a create found made already is somebody's; one whose step failed was let go, and may be
+    /// somebody's by now: both stay.
     async fn undo(&mut self, plan: &Plan, unfinished: &BTreeSet<usize>) {
         for entry in unfinished {
             let Some(Made { machine, own: true }) = self.made.get(entry) else { continue };
             let host = plan.hosts[*entry].host.clone();
+            if !self.locks.contains_key(&host) {
+                continue;
+            }
             self.context.tell(Event::Undoing { host: host.clone() });
             if let Err(error) = step::undo(self.context, machine).await {
                 let text = format!("{host}: machine {} is left half-made: {error}", machine.name);

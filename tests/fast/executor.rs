@@ -250,6 +250,23 @@ async fn a_stop_removes_no_machine_that_another_computer_made() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stop_after_a_failure_leaves_what_others_may_have_taken_over() {
+    let case = bench();
+    let text = many(2);
+    let (plan, _) = case.plan(&text, &Policy::default()).await;
+    case.cloud.fault(Verb::Start, Fault::Refuse(ErrorKind::Denied));
+    case.cloud.fault(Verb::Start, Fault::Slow(Duration::from_secs(5)));
+    let (stopper, stop) = stop();
+    let (outcome, ()) = tokio::join!(case.apply_plan(&text, &plan, &stop), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stopper.stop();
+    });
+    assert_eq!((outcome.stopped, outcome.failures.len()), (true, 1));
+    assert_eq!(case.cloud.machines().len(), 1, "the failed host was free for others since");
+    assert!(case.apply(&text).await.is_success());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_crowd_at_a_slow_account_does_not_hold_up_another_account() {
     let case = bench();
     let block = |n| format!("[[host]]\nname = \"a{n}\"\nprovider = \"memory\"\n");
