@@ -350,6 +350,7 @@ impl Fleet {
         &self,
         config: &Config,
         name: &HostName,
+        purpose: Purpose,
         events: mpsc::UnboundedSender<Event>,
         stop: &Stop,
     ) -> Result<Bridge, ConnectError> {
@@ -357,18 +358,23 @@ impl Fleet {
         let machine = self.awake(config, host, events, stop).await?;
         let provider = self.provider(&machine)?;
         let transport = provider.transport(&machine);
-        let bridge = self.bridge(&*transport, &machine.mark).await;
+        let bridge = self.bridge(&*transport, &machine.mark, purpose).await;
         let bridge = bridge.map_err(|error| ConnectError::Helper { host: name.clone(), error })?;
         let _ = self.log().record(history::Event::Used { id: machine.id });
         Ok(bridge)
     }
 
     /// A bridge for a person's command; the helper is installed first where it is missing.
-    async fn bridge(&self, transport: &dyn Transport, mark: &Mark) -> Result<Bridge, HelperError> {
-        match connect(transport, mark, &self.helpers, Purpose::Exec).await {
+    async fn bridge(
+        &self,
+        transport: &dyn Transport,
+        mark: &Mark,
+        purpose: Purpose,
+    ) -> Result<Bridge, HelperError> {
+        match connect(transport, mark, &self.helpers, purpose).await {
             Err(HelperError::NotInstalled) => {
                 bootstrap(transport, mark, &self.helpers, false).await?;
-                connect(transport, mark, &self.helpers, Purpose::Exec).await
+                connect(transport, mark, &self.helpers, purpose).await
             }
             other => other,
         }

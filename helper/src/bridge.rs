@@ -7,21 +7,23 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock};
-use schema::frame::{Decoder, Encoder, FrameError, MAX_DATA};
+use schema::frame::{Decoder, MAX_DATA};
 use schema::message::{
-    Body, CheckIdle, Data, Eof, Failed, Goodbye, GoodbyeAck, Hello, LOG, LogStart, Pong, ReadLog,
-    STDIN, Session, SessionStarted, Sessions, Started, Verdict,
+    Attach, Body, CheckIdle, Data, Eof, Failed, Goodbye, GoodbyeAck, Hello, LOG, LogStart, Pong,
+    ReadLog, STDIN, Session, SessionStarted, Sessions, Started, Verdict,
 };
 
 use crate::holder::now;
 use crate::idle::{self, Count};
 use crate::log::LogReader;
 use crate::marks;
+use crate::outgoing::Outgoing;
 use crate::place::{Place, boot_id};
 use crate::program::{Program, Source};
 use crate::sessions;
@@ -39,17 +41,20 @@ pub(crate) enum Purpose {
     Look,
     /// Running one program for the life of the bridge.
     Exec,
+    /// Being attached to a session: only what is typed holds the machine awake.
+    Attach,
 }
 
 impl Purpose {
     pub(crate) fn parse(word: &str) -> Option<Self> {
-        [Self::Look, Self::Exec].into_iter().find(|purpose| purpose.word() == word)
+        [Self::Look, Self::Exec, Self::Attach].into_iter().find(|purpose| purpose.word() == word)
     }
 
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Look => "look",
             Self::Exec => "exec",
+            Self::Attach => "attach",
         }
     }
 }
@@ -68,11 +73,11 @@ pub(crate) struct Bridge {
     purpose: Purpose,
     place: Place,
     decoder: Decoder,
-    encoder: Encoder,
     out: Outgoing,
     last_ping: Instant,
     program: Option<Program>,
     tail: Option<Tail>,
+    link: Option<Link>,
     leaving: bool,
     /// Held to the goodbye where this bridge keeps the machine awake.
     presence: Option<File>,
@@ -86,37 +91,15 @@ struct Tail {
     limit: u64,
 }
 
+/// The way to the holder of the session that the client is attached to.
+struct Link {
+    stream: UnixStream,
+    decoder: Decoder,
+    out: Outgoing,
+}
+
 /// How often a followed log is looked at: as fast as a person notices.
 const FOLLOW: Duration = Duration::from_millis(100);
-
-/// Encoded bytes that stdout has not taken yet.
-#[derive(Default)]
-struct Outgoing {
-    bytes: Vec<u8>,
-    start: usize,
-}
-
-impl Outgoing {
-    fn len(&self) -> usize {
-        self.bytes.len() - self.start
-    }
-
-    fn write(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        while self.len() > 0 {
-            match rustix::io::write(fd, &self.bytes[self.start..]) {
-                Ok(written) => self.start += written,
-                Err(rustix::io::Errno::AGAIN) => break,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        if self.start == self.bytes.len() {
-            self.bytes.clear();
-            self.start = 0;
-        }
-        Ok(())
-    }
-}
 
 /// What one poll was asked to watch, in the order of its file descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +107,7 @@ enum Watched {
     Input,
     Output,
     Program(Source),
+    Link,
 }
 
 impl Bridge {
@@ -133,15 +117,15 @@ impl Bridge {
             purpose,
             place,
             decoder: Decoder::default(),
-            encoder: Encoder::default(),
             out: Outgoing::default(),
             last_ping: Instant::now(),
             program: None,
             tail: None,
+            link: None,
             leaving: false,
             presence,
         };
-        bridge.out.bytes.extend_from_slice(marker.as_bytes());
+        bridge.out.preface(marker.as_bytes());
         bridge.send(Body::Hello(hello));
         bridge
     }
@@ -189,6 +173,7 @@ impl Bridge {
                 // Written below, with what the others add.
                 Watched::Output => {}
                 Watched::Program(source) => self.serve(source),
+                Watched::Link => self.hear_holder(),
             }
         }
         self.finish_program();
@@ -217,6 +202,13 @@ impl Bridge {
                 fds.push(PollFd::from_borrowed_fd(fd, flags));
             }
             deadline = deadline.min(program.deadline(now).unwrap_or(deadline));
+        }
+        if let Some(link) = &self.link {
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::IN, self.has_room());
+            flags.set(PollFlags::OUT, link.out.len() > 0);
+            watched.push(Watched::Link);
+            fds.push(PollFd::new(&link.stream, flags));
         }
         if self.tail.as_ref().is_some_and(|tail| tail.reader.offset() < tail.limit) {
             deadline = deadline.min(now + FOLLOW);
@@ -257,39 +249,20 @@ impl Bridge {
                 self.depart();
                 self.send(Body::GoodbyeAck(GoodbyeAck {}));
             }
-            Body::ListSessions(_) => {
-                let mut sessions = sessions::list(&self.place);
-                if self.purpose == Purpose::Look && is_client_at_work(&self.place) {
-                    let evidence = "somebody's command runs over a connection".into();
-                    sessions.push(claim("(exec)", evidence));
-                }
-                sessions.extend(
-                    marks::holds(&self.place).into_iter().map(|evidence| claim("(hold)", evidence)),
-                );
-                self.send_sessions(sessions);
-            }
-            Body::CheckIdle(check) => {
-                let verdict = check_idle(&self.place, &check);
-                self.send(Body::Verdict(verdict));
-            }
-            Body::ReadLog(request) => self.begin_log(&request),
-            Body::NewSession(spec) if self.purpose == Purpose::Exec => {
-                match sessions::start(&self.place, spec) {
-                    Ok(name) => self.send(Body::SessionStarted(SessionStarted { name })),
+            Body::Attach(attach) if self.purpose == Purpose::Attach && self.link.is_none() => {
+                match self.attach(attach) {
+                    Ok(link) => self.link = Some(link),
                     Err(reason) => self.fail(&reason),
                 }
             }
-            Body::SignalSession(signal) if self.purpose == Purpose::Exec => {
-                let found = sessions::find(&self.place, &signal.name);
-                let held = found.and_then(|folder| match sessions::is_held(&folder) {
-                    true => Ok(folder),
-                    false => Err(format!("session `{}` has ended", signal.name)),
-                });
-                let answer =
-                    held.and_then(|folder| sessions::ask(&folder, Body::SignalSession(signal)));
-                match answer {
-                    Ok(body) => self.send(body),
-                    Err(reason) => self.fail(&reason),
+            Body::Data(_) | Body::Credit(_) | Body::Resize(_)
+                if self.purpose == Purpose::Attach =>
+            {
+                // Late where the session has ended.
+                if let Some(link) = &mut self.link {
+                    link.out.push(body);
+                    // A holder that is gone is found out by reading.
+                    let _ = link.out.write(&link.stream);
                 }
             }
             Body::Exec(exec) if self.purpose == Purpose::Exec && self.program.is_none() => {
@@ -335,6 +308,48 @@ impl Bridge {
                     Ok(())
                 })?;
             }
+            other => return self.answer_on_sessions(other),
+        }
+        Ok(())
+    }
+
+    fn answer_on_sessions(&mut self, body: Body) -> io::Result<()> {
+        match body {
+            Body::ListSessions(_) => {
+                let mut sessions = sessions::list(&self.place);
+                if self.purpose == Purpose::Look && is_client_at_work(&self.place) {
+                    let evidence = "somebody's command runs over a connection".into();
+                    sessions.push(claim("(exec)", evidence));
+                }
+                sessions.extend(
+                    marks::holds(&self.place).into_iter().map(|evidence| claim("(hold)", evidence)),
+                );
+                self.send_sessions(sessions);
+            }
+            Body::CheckIdle(check) => {
+                let verdict = check_idle(&self.place, &check);
+                self.send(Body::Verdict(verdict));
+            }
+            Body::ReadLog(request) => self.begin_log(&request),
+            Body::NewSession(spec) if self.purpose != Purpose::Look => {
+                match sessions::start(&self.place, spec) {
+                    Ok(name) => self.send(Body::SessionStarted(SessionStarted { name })),
+                    Err(reason) => self.fail(&reason),
+                }
+            }
+            Body::SignalSession(signal) if self.purpose == Purpose::Exec => {
+                let found = sessions::find(&self.place, &signal.name);
+                let held = found.and_then(|folder| match sessions::is_held(&folder) {
+                    true => Ok(folder),
+                    false => Err(format!("session `{}` has ended", signal.name)),
+                });
+                let answer =
+                    held.and_then(|folder| sessions::ask(&folder, Body::SignalSession(signal)));
+                match answer {
+                    Ok(body) => self.send(body),
+                    Err(reason) => self.fail(&reason),
+                }
+            }
             _ => return Err(broken("the client sent a message that has no place here")),
         }
         Ok(())
@@ -346,6 +361,48 @@ impl Bridge {
         act: impl FnOnce(&mut Program) -> Result<(), &'static str>,
     ) -> io::Result<()> {
         self.program.as_mut().map_or(Ok(()), act).map_err(broken)
+    }
+
+    /// Opens the way to a session's holder, which answers with the screen.
+    fn attach(&self, attach: Attach) -> Result<Link, String> {
+        let folder = sessions::find(&self.place, &attach.name)?;
+        if !sessions::is_held(&folder) {
+            return Err(format!("session `{}` has ended", attach.name));
+        }
+        let lost = |error: io::Error| format!("its holder does not answer: {error}");
+        let stream = sessions::connect(&folder).map_err(lost)?;
+        set_nonblocking(stream.as_fd()).map_err(lost)?;
+        let mut link = Link { stream, decoder: Decoder::default(), out: Outgoing::default() };
+        link.out.push(Body::Attach(attach));
+        link.out.write(&link.stream).map_err(lost)?;
+        Ok(link)
+    }
+
+    /// Passes on what the holder says. Its end is the end of the attachment.
+    fn hear_holder(&mut self) {
+        let Some(link) = &mut self.link else { return };
+        let written = link.out.write(&link.stream);
+        let read = link.decoder.read_with(|room| rustix::io::read(&link.stream, room));
+        let lives = match read {
+            Ok(0) => false,
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => written.is_ok(),
+            Err(_) => false,
+        };
+        loop {
+            match link.decoder.next_message() {
+                Ok(Some(body)) => self.out.push(body),
+                Ok(None) => break,
+                Err(_) => return self.lose_holder("its holder talks nonsense"),
+            }
+        }
+        if !lives {
+            self.lose_holder("its holder is gone");
+        }
+    }
+
+    fn lose_holder(&mut self, why: &str) {
+        self.link = None;
+        self.fail(why);
     }
 
     fn fail(&mut self, reason: &str) {
@@ -424,9 +481,7 @@ impl Bridge {
     }
 
     fn send(&mut self, body: Body) {
-        // Every message of ours is far below the limit, or cut to it where it is made.
-        let result = self.encoder.encode(body, &mut self.out.bytes);
-        debug_assert_eq!(result, Ok::<(), FrameError>(()));
+        self.out.push(body);
     }
 }
 

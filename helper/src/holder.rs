@@ -3,6 +3,7 @@
 //! It has no controlling terminal, no open stream to whoever started it, and a socket in the
 //! session's folder for this user alone. It sleeps unless the program prints or somebody asks.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -20,16 +21,23 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, ioctl_tiocsctty, kill_process_group, pidfd_open, setsid,
 };
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{Winsize, tcgetpgrp, tcsetwinsize};
+use rustix::termios::{tcgetpgrp, tcsetwinsize};
 use rustix::time::{ClockId, clock_gettime};
-use schema::frame::{Decoder, Encoder};
-use schema::message::{Body, Done, Failed, NewSession, Session, Sessions, SignalSession};
+use schema::bytes::{Buf as _, Bytes, BytesMut};
+use schema::frame::{Decoder, MAX_DATA};
+use schema::message::{
+    Attach, Body, Credit, Done, Exited, Failed, LOG, NewSession, STDIN, Session, Sessions,
+    SignalSession,
+};
 
 use crate::bridge::set_nonblocking;
 use crate::log::LogWriter;
+use crate::outgoing::Outgoing;
 use crate::place::Place;
 use crate::processes::{self, Process};
+use crate::screen::Screen;
 use crate::state::{self, Facts, Report, State};
+use crate::viewer::{Viewer, size, winsize};
 use crate::{marks, sessions};
 
 /// How often CPU is sampled, so that "lately" means the last one or two of these.
@@ -42,6 +50,10 @@ const SILENCE: Duration = Duration::from_millis(50);
 const DRAIN: Duration = Duration::from_secs(1);
 /// Clients at once; one more is turned away.
 const CLIENTS: usize = 16;
+/// The most that may wait for a client, in bytes: a paint of the largest screen, and what follows.
+const MOST_WAITING: usize = 64 << 20;
+/// For those who are attached to take the end.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Since boot, sleep included.
 pub(crate) fn now() -> Duration {
@@ -102,7 +114,13 @@ struct Holder {
     _slave: OwnedFd,
     listener: UnixListener,
     clients: Vec<Client>,
+    accepted: u64,
     log: LogWriter,
+    screen: Screen,
+    /// Read into again once what was read is sent.
+    buffer: BytesMut,
+    /// What was typed and the program has not taken, and by whom.
+    typed: VecDeque<(u64, Bytes)>,
     argv: Vec<String>,
     started_at: u64,
     busy_lease: Duration,
@@ -117,9 +135,22 @@ struct Holder {
 }
 
 struct Client {
+    /// Counts up from one.
+    id: u64,
     stream: UnixStream,
     decoder: Decoder,
-    encoder: Encoder,
+    out: Outgoing,
+    viewer: Option<Viewer>,
+}
+
+/// What became of the program's output in one turn.
+enum Turn {
+    /// There was none.
+    Quiet,
+    /// There was some.
+    Printed,
+    /// Nothing was read: somebody who is attached takes none.
+    HeldUp,
 }
 
 impl Holder {
@@ -137,8 +168,9 @@ impl Holder {
             .map_err(|_| format!("there is a session `{name}` already"))?;
         let argv = command(&spec);
         runnable(&argv, &spec)?;
-        let (terminal, slave) =
-            terminal(&spec).map_err(|error| format!("cannot open a terminal: {error}"))?;
+        let (rows, columns) = size(spec.rows, spec.columns);
+        let (terminal, slave) = terminal((rows, columns))
+            .map_err(|error| format!("cannot open a terminal: {error}"))?;
         let child = spawn(place, name, &spec, &argv, &slave)
             .map_err(failed("start a program in a terminal"))?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -157,6 +189,10 @@ impl Holder {
             _slave: slave,
             listener,
             clients: Vec::new(),
+            accepted: 0,
+            screen: Screen::new(rows, columns),
+            buffer: BytesMut::new(),
+            typed: VecDeque::new(),
             argv: shown,
             started_at: wall(),
             busy_lease: Duration::from_secs(if spec.busy_lease == 0 {
@@ -195,10 +231,12 @@ impl Holder {
             if over.is_none() && self.look_for_end() {
                 over = Some((time, time));
             }
-            let printed = self.turn(self.deadline(over.is_some()), over.is_some());
+            let turn = self.turn(self.deadline(over.is_some()), over.is_some());
             let Some((since, silent)) = &mut over else { continue };
-            if printed {
-                *silent = now();
+            match turn {
+                Turn::Quiet => {}
+                Turn::Printed => *silent = now(),
+                Turn::HeldUp => (*since, *silent) = (now(), now()),
             }
             let drained = now() >= *silent + SILENCE || now() >= *since + DRAIN;
             // After a hang-up it stays until nothing of the session is left, or was killed.
@@ -207,6 +245,7 @@ impl Holder {
             }
         }
         self.write_end();
+        self.bid_farewell();
     }
 
     /// Whether the program has ended; keeps how.
@@ -229,6 +268,10 @@ impl Holder {
         if let Some(kill_at) = self.kill_at {
             deadline = deadline.min(kill_at);
         }
+        let viewers = self.clients.iter().filter_map(|client| client.viewer.as_ref());
+        if let Some(stalled) = viewers.filter_map(Viewer::deadline).min() {
+            deadline = deadline.min(stalled);
+        }
         // Without a pidfd (before Linux 5.3) the end is looked for.
         if self.exit.is_none() {
             deadline.min(now() + Duration::from_millis(200))
@@ -237,44 +280,178 @@ impl Holder {
         }
     }
 
-    /// Waits for something to do and does it; returns whether the program printed.
-    fn turn(&mut self, deadline: Duration, over: bool) -> bool {
+    /// Waits for something to do and does it.
+    fn turn(&mut self, deadline: Duration, over: bool) -> Turn {
+        let room = self.room();
+        let mut wanted = PollFlags::empty();
+        wanted.set(PollFlags::IN, room > 0);
+        wanted.set(PollFlags::OUT, !self.typed.is_empty());
         let timeout = Timespec::try_from(deadline.saturating_sub(now())).ok();
         let mut fds = vec![
-            PollFd::from_borrowed_fd(self.terminal.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.terminal.as_fd(), wanted),
             PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
         ];
-        fds.extend(self.clients.iter().map(|client| PollFd::new(&client.stream, PollFlags::IN)));
+        fds.extend(self.clients.iter().map(|client| {
+            let mut wanted = PollFlags::IN;
+            wanted.set(PollFlags::OUT, client.out.len() > 0);
+            PollFd::new(&client.stream, wanted)
+        }));
         let clients = self.clients.len();
         // Once the program is over its end stays readable, and is no news.
         if let (Some(exit), false) = (&self.exit, over) {
             fds.push(PollFd::new(exit, PollFlags::IN));
         }
         if poll(&mut fds, timeout.as_ref()).is_err() {
-            return false;
+            return Turn::Quiet;
         }
-        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let ready: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
         drop(fds);
-        for index in (0..clients).rev().filter(|index| ready[2 + index]) {
-            if !self.serve(index) {
+        for index in (0..clients).rev() {
+            let client = &mut self.clients[index];
+            let readable = ready[2 + index].intersects(!PollFlags::OUT);
+            let lives =
+                client.out.write(&client.stream).is_ok() && (!readable || self.serve(index));
+            if !lives {
                 self.clients.remove(index);
             }
         }
-        if ready[1] {
+        if !ready[1].is_empty() {
             self.accept();
         }
-        ready[0] && self.read_terminal()
+        self.feed_terminal();
+        let printed = room > 0 && ready[0].intersects(!PollFlags::OUT) && self.read_terminal(room);
+        self.paint_again();
+        match (room, printed) {
+            (0, _) => Turn::HeldUp,
+            (_, true) => Turn::Printed,
+            (_, false) => Turn::Quiet,
+        }
     }
 
-    /// Logs what the program printed, if it did.
-    fn read_terminal(&mut self) -> bool {
-        let mut buffer = vec![0; 64 * 1024];
-        let read = rustix::io::read(&self.terminal, &mut buffer).unwrap_or(0);
-        if read > 0 {
-            self.log.append(&buffer[..read]);
-            self.last_life = now();
+    /// How much may be read of what the program prints: as much as whoever is attached can take.
+    fn room(&mut self) -> usize {
+        let time = now();
+        let viewers = self.clients.iter_mut().filter_map(|client| client.viewer.as_mut());
+        let least = viewers.filter_map(|viewer| viewer.room(time)).min();
+        least.and_then(|room| usize::try_from(room).ok()).unwrap_or(MAX_DATA).min(MAX_DATA)
+    }
+
+    /// Logs and shows what the program printed, if it did.
+    fn read_terminal(&mut self, room: usize) -> bool {
+        self.buffer.resize(room, 0);
+        let read = rustix::io::read(&self.terminal, &mut self.buffer[..]).unwrap_or(0);
+        if read == 0 {
+            return false;
         }
-        read > 0
+        let bytes = self.buffer.split_to(read).freeze();
+        self.buffer.clear();
+        let offset = self.log.offset();
+        self.log.append(&bytes);
+        self.screen.feed(&bytes);
+        self.last_life = now();
+        for client in &mut self.clients {
+            if let Some(viewer) = &mut client.viewer {
+                viewer.send(offset, &bytes, &mut client.out);
+                // One that is gone is found out when it is polled.
+                let _ = client.out.write(&client.stream);
+            }
+        }
+        true
+    }
+
+    /// Gives the program what was typed, as far as it takes it.
+    fn feed_terminal(&mut self) {
+        while let Some((id, bytes)) = self.typed.front_mut() {
+            let written = match rustix::io::write(&self.terminal, bytes) {
+                Ok(written) => written,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(rustix::io::Errno::AGAIN) => return,
+                // Nobody will ever take it.
+                Err(_) => bytes.len(),
+            };
+            bytes.advance(written);
+            let (id, done) = (*id, bytes.is_empty());
+            if done {
+                self.typed.pop_front();
+            }
+            let client = self.clients.iter_mut().find(|client| client.id == id);
+            if let Some(Client { out, viewer: Some(viewer), .. }) = client {
+                viewer.was_taken(written, out);
+            }
+        }
+    }
+
+    /// Shows the screen to those who were behind and are back.
+    fn paint_again(&mut self) {
+        for client in &mut self.clients {
+            let Some(viewer) = client.viewer.as_mut().filter(|viewer| viewer.is_back(&client.out))
+            else {
+                continue;
+            };
+            viewer.show_again(self.log.offset(), &self.screen.paint(), &mut client.out);
+        }
+    }
+
+    /// Attaches a client: the session takes the size of its terminal, and it gets the screen.
+    fn attach(&mut self, index: usize, attach: &Attach) {
+        let client = &mut self.clients[index];
+        let (offset, paint) = (self.log.offset(), self.screen.paint());
+        let viewer = Viewer::new(attach, offset, &paint, &mut client.out);
+        let size = viewer.wanted_size();
+        client.viewer = Some(viewer);
+        self.take_size(size);
+    }
+
+    /// The session has the size of who attached, resized or typed last.
+    fn take_size(&mut self, size: Option<(u16, u16)>) {
+        let Some(size) = size.filter(|size| *size != self.screen.size()) else { return };
+        if tcsetwinsize(&self.terminal, winsize(size)).is_ok() {
+            self.screen.resize(size.0, size.1);
+        }
+    }
+
+    /// What an attached client sends; `false` where it makes no sense.
+    fn hear(&mut self, index: usize, body: Body) -> bool {
+        let client = &mut self.clients[index];
+        let Some(viewer) = &mut client.viewer else { return false };
+        match body {
+            Body::Data(data) if data.stream == STDIN => {
+                if !viewer.takes(data.offset, data.bytes.len()) {
+                    return false;
+                }
+                let size = viewer.wanted_size();
+                self.typed.push_back((client.id, data.bytes));
+                self.last_life = now();
+                self.take_size(size);
+                self.feed_terminal();
+            }
+            Body::Credit(Credit { stream: LOG, limit }) => viewer.grant(limit),
+            Body::Resize(resize) => {
+                viewer.resize(resize);
+                let size = viewer.wanted_size();
+                self.take_size(size);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Tells those who are attached how it ended, after all that was printed.
+    fn bid_farewell(&mut self) {
+        let (code, signal) = self.status.map_or((None, None), |end| (end.code(), end.signal()));
+        let until = now() + FAREWELL;
+        for client in &mut self.clients {
+            if client.viewer.is_some() {
+                client.out.push(Body::Exited(Exited { code, signal }));
+            }
+            while client.out.write(&client.stream).is_ok() && client.out.len() > 0 {
+                let timeout = Timespec::try_from(until.saturating_sub(now())).ok();
+                let mut fds = [PollFd::new(&client.stream, PollFlags::OUT)];
+                if now() >= until || poll(&mut fds, timeout.as_ref()).is_err() {
+                    break;
+                }
+            }
+        }
     }
 
     fn accept(&mut self) {
@@ -282,37 +459,48 @@ impl Holder {
         if self.clients.len() >= CLIENTS || set_nonblocking(stream.as_fd()).is_err() {
             return;
         }
+        self.accepted += 1;
         self.clients.push(Client {
+            id: self.accepted,
             stream,
             decoder: Decoder::default(),
-            encoder: Encoder::default(),
+            out: Outgoing::default(),
+            viewer: None,
         });
     }
 
     /// Reads and answers a client; `false` where it is done or broken.
     fn serve(&mut self, index: usize) -> bool {
-        let mut buffer = [0; 4096];
-        let client = &mut self.clients[index];
-        let read = match client.stream.read(&mut buffer) {
+        let Client { stream, decoder, .. } = &mut self.clients[index];
+        match decoder.read_with(|room| stream.read(room)) {
             Ok(0) => return false,
-            Ok(read) => read,
+            Ok(_) => {}
             Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
-        };
-        client.decoder.push(&buffer[..read]);
+        }
         loop {
             let message = self.clients[index].decoder.next_message();
             let Ok(message) = message else { return false };
-            let Some(body) = message else { return true };
-            let answer = self.answer(body);
-            let mut bytes = Vec::new();
-            let client = &mut self.clients[index];
-            // An answer is far smaller than a socket's buffer; who does not read is let go.
-            let sent = client.encoder.encode(answer, &mut bytes).is_ok()
-                && client.stream.write_all(&bytes).is_ok();
-            if !sent {
+            let Some(body) = message else { break };
+            let understood = match body {
+                Body::Attach(attach) => {
+                    self.attach(index, &attach);
+                    true
+                }
+                Body::Data(_) | Body::Credit(_) | Body::Resize(_) => self.hear(index, body),
+                other => {
+                    let answer = self.answer(other);
+                    self.clients[index].out.push(answer);
+                    true
+                }
+            };
+            // What waits for who is attached is bounded by its credit; another who asks and never
+            // reads is let go.
+            if !understood || self.clients[index].out.len() > MOST_WAITING {
                 return false;
             }
         }
+        let client = &mut self.clients[index];
+        client.out.write(&client.stream).is_ok()
     }
 
     fn answer(&mut self, body: Body) -> Body {
@@ -495,17 +683,12 @@ fn runnable(argv: &[OsString], spec: &NewSession) -> Result<(), String> {
     }
 }
 
-fn terminal(spec: &NewSession) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+fn terminal(size: (u16, u16)) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let master = openpt(flags)?;
     grantpt(&master)?;
     unlockpt(&master)?;
-    let side = |wanted: u32, usual: u16| match u16::try_from(wanted) {
-        Ok(0) | Err(_) => usual,
-        Ok(size) => size,
-    };
-    let (ws_row, ws_col) = (side(spec.rows, 24), side(spec.columns, 80));
-    tcsetwinsize(&master, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 })?;
+    tcsetwinsize(&master, winsize(size))?;
     let slave = ioctl_tiocgptpeer(&master, flags)?;
     Ok((master, slave))
 }

@@ -26,6 +26,11 @@ impl LogWriter {
         Self { folder: folder.into(), file: None, filled: 0, offset: 0 }
     }
 
+    /// The offset of the next byte.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// Appends bytes. A disk that takes none loses them from the log, never from the program.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         let mut rest = bytes;

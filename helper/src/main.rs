@@ -19,11 +19,14 @@ mod holder;
 mod idle;
 mod log;
 mod marks;
+mod outgoing;
 mod place;
 mod processes;
 mod program;
+mod screen;
 mod sessions;
 mod state;
+mod viewer;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -73,7 +76,7 @@ fn print(line: &str) -> std::io::Result<()> {
 }
 
 fn run_bridge(purpose: &str, marker: &str) -> Result<(), String> {
-    let purpose = Purpose::parse(purpose).ok_or("a bridge is for `look` or `exec`")?;
+    let purpose = Purpose::parse(purpose).ok_or("a bridge is for `look`, `exec` or `attach`")?;
     let place = Place::find()?;
     let hello = place.hello(purpose.word())?;
     let bridge = Bridge::new(purpose, place, marker, hello);

@@ -142,13 +142,17 @@ pub(crate) fn end_words(code: Option<i32>, signal: Option<i32>) -> String {
     }
 }
 
+/// Opens a stream to a session's holder.
+pub(crate) fn connect(folder: &Path) -> std::io::Result<UnixStream> {
+    // By way of the folder's descriptor: a path may be longer than an address can hold.
+    let opened = File::open(folder)?;
+    UnixStream::connect(format!("/proc/self/fd/{}/sock", opened.as_raw_fd()))
+}
+
 /// Asks a holder one thing.
 pub(crate) fn ask(folder: &Path, question: Body) -> Result<Body, String> {
     let broken = |error: std::io::Error| error.to_string();
-    // By way of the folder's descriptor: a path may be longer than an address can hold.
-    let opened = File::open(folder).map_err(broken)?;
-    let address = format!("/proc/self/fd/{}/sock", opened.as_raw_fd());
-    let mut stream = UnixStream::connect(address).map_err(broken)?;
+    let mut stream = connect(folder).map_err(broken)?;
     stream.set_read_timeout(Some(ANSWER)).map_err(broken)?;
     stream.set_write_timeout(Some(ANSWER)).map_err(broken)?;
     let mut bytes = Vec::new();

@@ -18,6 +18,13 @@ pub const STDERR: u32 = 2;
 
 /// Stream number of a session's log: helper to client. Its offsets are those of the log.
 pub const LOG: u32 = 3;
+/// Stream number of a session's screen as it is: helper to client. It begins at 0 with each paint.
+pub const SCREEN: u32 = 4;
+
+/// How far a session may run ahead of who is attached, in bytes: so much may still come after a key.
+pub const VIEW: u64 = 256 * 1024;
+/// How far what is typed may run ahead of a session's program, in bytes.
+pub const TYPED: u64 = 64 * 1024;
 
 /// How far the sender of a stream may run ahead of its reader, in bytes.
 pub const WINDOW: u64 = 1 << 22;
@@ -28,7 +35,7 @@ pub struct Message {
     /// `None` is a message from a version that knows more than this one.
     #[prost(
         oneof = "Body",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28"
     )]
     pub body: Option<Body>,
 }
@@ -87,6 +94,12 @@ pub enum Body {
     CheckIdle(CheckIdle),
     #[prost(message, tag = "25")]
     Verdict(Verdict),
+    #[prost(message, tag = "26")]
+    Attach(Attach),
+    #[prost(message, tag = "27")]
+    Painted(Painted),
+    #[prost(message, tag = "28")]
+    Resize(Resize),
 }
 
 /// The helper's first message: which machine this is and what speaks.
@@ -116,7 +129,7 @@ pub struct Hello {
     /// Counts the boots this disk has seen; smaller than last time: the disk went back in time.
     #[prost(uint64, tag = "8")]
     pub epoch: u64,
-    /// What this bridge is for: `look` or `exec`; `holder` on a session's socket.
+    /// What this bridge is for: `look`, `exec` or `attach`; `holder` on a session's socket.
     #[prost(string, tag = "9")]
     pub purpose: String,
 }
@@ -386,4 +399,42 @@ pub struct Verdict {
     /// How long nothing has worked, in seconds.
     #[prost(uint64, tag = "3")]
     pub idle_for: u64,
+}
+
+/// Attaches to a session. The answer is a paint: [`Data`] of [`SCREEN`], then [`Painted`]; then the
+/// session's output as [`Data`] of [`LOG`], and [`Exited`] at its end. Another paint may come at any
+/// time, where the reader fell behind. What is typed goes back as [`Data`] of [`STDIN`].
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Attach {
+    /// The session.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Lines of the terminal.
+    #[prost(uint32, tag = "2")]
+    pub rows: u32,
+    /// Columns of the terminal.
+    #[prost(uint32, tag = "3")]
+    pub columns: u32,
+    /// Only looks: neither types nor sets the size.
+    #[prost(bool, tag = "4")]
+    pub read_only: bool,
+}
+
+/// The screen was sent. Output goes on at `offset`, with a credit of [`VIEW`] bytes from there.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Painted {
+    /// Offset of the next byte from the session's beginning.
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+}
+
+/// The terminal of an attached client has another size.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Resize {
+    /// Lines.
+    #[prost(uint32, tag = "1")]
+    pub rows: u32,
+    /// Columns.
+    #[prost(uint32, tag = "2")]
+    pub columns: u32,
 }

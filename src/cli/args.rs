@@ -40,6 +40,9 @@ pub(crate) enum Command {
     /// Start a program in a terminal that outlives every connection
     #[command(after_help = NEW_EXAMPLES)]
     New(NewArgs),
+    /// Show a session in this terminal; it goes on when you leave
+    #[command(after_help = ATTACH_EXAMPLES)]
+    Attach(AttachArgs),
     /// List sessions and what they do; wakes nothing
     Ls(LsArgs),
     /// Print what a session printed; wakes nothing
@@ -74,9 +77,20 @@ Examples:
 
 const NEW_EXAMPLES: &str = "\
 Examples:
-  simstim new dev --detach -- make test
+  simstim new dev                           your login shell there
+  simstim new dev claude                    a program instead
+  simstim new dev --detach -- make test     only start it
   simstim new dev --detach --name build -- sh -c 'cd src && make'
-  simstim new dev --detach                  your login shell there";
+Leave with Ctrl-\\ Ctrl-\\ or Enter ~ . ; the session goes on.";
+
+const ATTACH_EXAMPLES: &str = "\
+Examples:
+  simstim attach                the only session of the only host
+  simstim attach dev/build
+  simstim attach dev -r         only look
+
+Leave with Ctrl-\\ Ctrl-\\ or Enter ~ . ; the session goes on. It has the size of whoever attached,
+resized or typed last.";
 
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
@@ -271,7 +285,7 @@ impl std::str::FromStr for SessionName {
 pub(crate) struct NewArgs {
     /// The host; it is woken
     pub(crate) host: HostName,
-    /// Only start it (attaching comes in a later version)
+    /// Only start it, instead of showing it in this terminal
     #[arg(long, short)]
     pub(crate) detach: bool,
     /// What to call the session; by default it is called after its program
@@ -283,6 +297,16 @@ pub(crate) struct NewArgs {
     /// The program and its arguments; your login shell there, if left out
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    /// The session; the only one, if left out
+    #[arg(value_name = "HOST[/SESSION]")]
+    pub(crate) session: Option<SessionName>,
+    /// Only look: type nothing, and leave its size as it is
+    #[arg(long, short)]
+    pub(crate) read_only: bool,
 }
 
 #[derive(Debug, Args)]

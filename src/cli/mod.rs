@@ -7,6 +7,7 @@ mod consent;
 mod error;
 mod open;
 mod render;
+mod terminal;
 mod ui;
 
 use std::process::ExitCode;
@@ -63,6 +64,7 @@ async fn run(command: Command, ui: &Ui, start: &Start) -> Result<ExitCode, CliEr
         Command::Schema => command::schema::run(ui, start),
         Command::Plan(args) => command::plan::run(ui, start, args).await,
         Command::Apply(args) => command::apply::run(ui, start, args).await,
+        Command::Attach(args) => command::attach::run(ui, start, args).await,
         Command::New(args) => command::session::new(ui, start, args).await,
         Command::Ls(args) => command::session::ls(ui, start, args).await,
         Command::Logs(args) => command::session::logs(ui, start, args).await,

@@ -26,6 +26,8 @@ pub enum Purpose {
     Look,
     /// Running one program.
     Exec,
+    /// Being attached to a session: only what is typed holds the machine awake.
+    Attach,
 }
 
 impl Purpose {
@@ -33,6 +35,7 @@ impl Purpose {
         match self {
             Self::Look => "look",
             Self::Exec => "exec",
+            Self::Attach => "attach",
         }
     }
 }

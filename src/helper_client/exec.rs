@@ -4,19 +4,18 @@
 //! that is granted as they get rid of bytes. So pings go out however slow the reader is, and a chunk
 //! costs no more than its system call.
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::time::Duration;
 
-use schema::bytes::Bytes;
-use schema::frame::MAX_DATA;
 use schema::message::{
-    Body, Credit, Data, Eof, Exec, Exited, Ping, STDERR, STDIN, STDOUT, Signal, Variable, WINDOW,
+    Body, Credit, Eof, Exec, Exited, Ping, STDERR, STDIN, STDOUT, Signal, Variable, WINDOW,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::HelperError;
 use super::bridge::{Bridge, FrameWriter, SILENCE};
+use super::streams::{Input, Output, Written};
 
 /// How often the helper hears that this side lives; it leaves after six missed ones.
 const PING: Duration = Duration::from_secs(5);
@@ -58,12 +57,6 @@ pub enum ExecError {
     Helper(#[from] HelperError),
 }
 
-/// Chunks of input that wait to be sent.
-const READ_AHEAD: usize = 16;
-
-/// What a writer reports: its stream, and how much it got rid of; `None`: nobody reads it.
-type Written = (u32, Option<u64>);
-
 /// Runs a program to its end and returns how it ended.
 pub async fn run(
     mut bridge: Bridge,
@@ -97,23 +90,6 @@ struct Running {
     outputs: [Output; 2],
     written: mpsc::UnboundedReceiver<Written>,
     signals: mpsc::Receiver<i32>,
-}
-
-struct Input {
-    /// Chunks as they were read; `None` once nothing more is wanted or there.
-    chunks: Option<mpsc::Receiver<Bytes>>,
-    /// Read, and not sent yet for want of credit.
-    pending: Bytes,
-    sent: u64,
-    limit: u64,
-}
-
-struct Output {
-    stream: u32,
-    /// Bounded by the credit that was granted: at most one window waits in it.
-    queue: Option<std::sync::mpsc::Sender<Bytes>>,
-    received: u64,
-    limit: u64,
 }
 
 impl Running {
@@ -202,97 +178,5 @@ impl Running {
         }
         output.limit = written + WINDOW;
         writer.send(Body::Credit(Credit { stream, limit: output.limit })).await
-    }
-}
-
-impl Input {
-    fn start(mut stdin: Box<dyn Read + Send>) -> Self {
-        let (sender, chunks) = mpsc::channel(READ_AHEAD);
-        std::thread::spawn(move || {
-            let mut buffer = vec![0; MAX_DATA];
-            loop {
-                // An input that breaks ends, as a closed terminal does.
-                let read = match stdin.read(&mut buffer) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    result => result.unwrap_or(0),
-                };
-                let chunk = Bytes::copy_from_slice(&buffer[..read]);
-                if read == 0 || sender.blocking_send(chunk).is_err() {
-                    break;
-                }
-            }
-        });
-        Self { chunks: Some(chunks), pending: Bytes::new(), sent: 0, limit: 0 }
-    }
-
-    fn room(&self) -> usize {
-        usize::try_from(self.limit - self.sent).unwrap_or(usize::MAX).min(MAX_DATA)
-    }
-
-    /// The next bytes that may be sent; empty at the end. Cancel safe; pending for ever where
-    /// nothing may.
-    async fn next(&mut self) -> Bytes {
-        let room = self.room();
-        match &mut self.chunks {
-            Some(chunks) if room > 0 => {
-                if self.pending.is_empty() {
-                    self.pending = chunks.recv().await.unwrap_or_default();
-                }
-                self.pending.split_to(self.pending.len().min(room))
-            }
-            _ => std::future::pending().await,
-        }
-    }
-
-    async fn send(&mut self, bytes: Bytes, writer: &mut FrameWriter) -> Result<(), HelperError> {
-        if bytes.is_empty() {
-            self.chunks = None;
-            return writer.send(Body::Eof(Eof { stream: STDIN })).await;
-        }
-        let offset = self.sent;
-        self.sent += bytes.len() as u64;
-        writer.send(Body::Data(Data { stream: STDIN, offset, bytes })).await
-    }
-}
-
-impl Output {
-    /// Starts the writer's thread; what is returned beside it resolves when all is written.
-    fn start(
-        stream: u32,
-        mut target: Box<dyn Write + Send>,
-        report: mpsc::UnboundedSender<Written>,
-    ) -> (Self, oneshot::Receiver<()>) {
-        let (queue, chunks) = std::sync::mpsc::channel::<Bytes>();
-        let (done, finished) = oneshot::channel();
-        std::thread::spawn(move || {
-            let mut written = 0;
-            for chunk in chunks {
-                let result = target.write_all(&chunk).and_then(|()| target.flush());
-                let amount = result.ok().map(|()| {
-                    written += chunk.len() as u64;
-                    written
-                });
-                let _ = report.send((stream, amount));
-                if amount.is_none() {
-                    break;
-                }
-            }
-            let _ = done.send(());
-        });
-        (Self { stream, queue: Some(queue), received: 0, limit: 0 }, finished)
-    }
-
-    /// Passes data on; the helper may not send beyond its credit, nor leave a gap.
-    fn take(&mut self, data: Data) -> Result<(), HelperError> {
-        let end = data.offset.saturating_add(data.bytes.len() as u64);
-        if data.offset != self.received || end > self.limit {
-            return Err(HelperError::Lost("data out of order or beyond its credit".into()));
-        }
-        self.received = end;
-        if let Some(queue) = &self.queue {
-            // A writer that is gone has said so itself.
-            let _ = queue.send(data.bytes);
-        }
-        Ok(())
     }
 }

@@ -1,13 +1,16 @@
 //! simstim's side of the helper: which one fits a machine, how it gets there, and what is asked of
 //! it over a bridge.
 
+mod attach;
 mod bootstrap;
 mod bridge;
 mod door;
 mod embedded;
 mod exec;
 mod sessions;
+mod streams;
 
+pub use attach::{AttachEnd, AttachRequest, Terminal, attach};
 pub use bootstrap::{Installed, bootstrap};
 pub use bridge::{Bridge, Purpose, connect};
 pub use door::{Door, HelperDoor};

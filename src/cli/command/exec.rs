@@ -13,8 +13,9 @@ use crate::cli::args::ExecArgs;
 use crate::cli::error::CliError;
 use crate::cli::open::{Start, open};
 use crate::cli::ui::Ui;
-use crate::helper_client::{ExecError, ExecRequest, Streams, exec};
+use crate::helper_client::{ExecError, ExecRequest, Purpose, Streams, exec};
 use crate::stop::stop;
+use schema::message::Exited;
 
 /// The exit code of a failure that is simstim's own, as `docker run`, `env` and `timeout` have it.
 pub(crate) const OWN_FAILURE: u8 = 125;
@@ -31,7 +32,7 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: ExecArgs) -> Result<ExitCo
         let (events, receiver) = mpsc::unbounded_channel();
         let (stopper, stop) = stop();
         let mut signals = Signals::new()?;
-        let connect = fleet.connect(config, &args.host, events, &stop);
+        let connect = fleet.connect(config, &args.host, Purpose::Exec, events, &stop);
         watch(ui, connect, receiver, &mut signals, &stopper, false).await??
     };
     let (sender, signals) = mpsc::channel(8);
@@ -49,11 +50,7 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: ExecArgs) -> Result<ExitCo
         signals,
     };
     match exec(bridge, request, streams).await {
-        Ok(exited) => {
-            let signal = exited.signal.map(|signal| 128 + signal);
-            let code = exited.code.or(signal).unwrap_or(1);
-            Ok(ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1)))
-        }
+        Ok(exited) => Ok(ExitCode::from(code_of(exited))),
         Err(ExecError::NotStarted { reason, not_found }) => {
             CliError::failed(format!("{}: {reason}", args.host)).show(ui);
             Ok(ExitCode::from(if not_found { NOT_FOUND } else { NOT_STARTED }))
@@ -65,8 +62,15 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: ExecArgs) -> Result<ExitCo
     }
 }
 
+/// The exit code that says how a program ended, as a shell has it.
+pub(super) fn code_of(exited: Exited) -> u8 {
+    let signal = exited.signal.map(|signal| 128 + signal);
+    let code = exited.code.or(signal).unwrap_or(1);
+    u8::try_from(code & 0xff).unwrap_or(1)
+}
+
 /// A stream of ours without the buffer that the standard library puts before it.
-fn raw(stream: impl AsFd) -> Result<File, CliError> {
+pub(super) fn raw(stream: impl AsFd) -> Result<File, CliError> {
     let own = stream.as_fd().try_clone_to_owned();
     Ok(own.map(File::from)?)
 }

@@ -1,6 +1,7 @@
 //! One file for each verb, or for verbs that share all their parts.
 
 pub(super) mod apply;
+pub(super) mod attach;
 pub(super) mod exec;
 pub(super) mod host;
 pub(super) mod init;

@@ -11,15 +11,18 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::sync::mpsc;
 
 use super::apply::{Signals, watch};
+use super::attach::{check_terminal, show};
 use crate::cli::args::{KillArgs, LogsArgs, LsArgs, NewArgs, SessionName};
 use crate::cli::error::CliError;
 use crate::cli::open::{Open, Start, open};
 use crate::cli::render::progress::waiting;
 use crate::cli::render::sessions::{self, HostSessions};
+use crate::cli::terminal::size;
 use crate::cli::ui::Ui;
 use crate::fleet::{ConnectError, Fleet};
 use crate::helper_client::{
-    Bridge, HelperError, LogError, NewSession, list_sessions, new_session, read_log, signal_session,
+    Bridge, HelperError, LogError, NewSession, Purpose, list_sessions, new_session, read_log,
+    signal_session,
 };
 use crate::model::{HostName, SessionFact, SessionState, Timestamp};
 use crate::plan::{HostPlan, Policy};
@@ -31,22 +34,26 @@ const ENDS: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) async fn new(ui: &Ui, start: &Start, args: NewArgs) -> Result<ExitCode, CliError> {
-    if !args.detach {
-        let error = CliError::usage("this version cannot attach to a session yet");
-        return Err(error.hint(format!("simstim new {} --detach -- CMD", args.host)));
-    }
     let open = open(ui, start)?;
     let host = open.file.config.host(&args.host).ok_or_else(|| open.no_host(&args.host))?;
+    let attaches = !args.detach && !args.json;
+    if attaches {
+        check_terminal(&[format!("simstim new {} --detach -- CMD", args.host)])?;
+    }
     let fleet = open.fleet()?;
-    let mut bridge = wake(ui, &open, &fleet, &args.host).await?;
+    let purpose = if attaches { Purpose::Attach } else { Purpose::Exec };
+    let mut bridge = wake(ui, &open, &fleet, &args.host, purpose).await?;
     let session = NewSession {
         name: args.name,
         argv: args.command.into_iter().map(OsStringExt::into_vec).collect(),
         env: host.env.clone().into_iter().collect(),
-        size: None,
+        size: attaches.then(size),
         busy_lease: Some(host.busy_lease),
     };
     let name = new_session(&mut bridge, session).await?;
+    if attaches {
+        return show(ui, bridge, &args.host, name, false).await;
+    }
     let _ = bridge.goodbye().await;
     if args.json {
         ui.print(&format!("{}\n", json!({ "host": args.host, "session": name })))?;
@@ -61,11 +68,17 @@ pub(crate) async fn new(ui: &Ui, start: &Start, args: NewArgs) -> Result<ExitCod
 }
 
 /// A bridge for a person's command, which wakes the host.
-async fn wake(ui: &Ui, open: &Open, fleet: &Fleet, host: &HostName) -> Result<Bridge, CliError> {
+pub(super) async fn wake(
+    ui: &Ui,
+    open: &Open,
+    fleet: &Fleet,
+    host: &HostName,
+    purpose: Purpose,
+) -> Result<Bridge, CliError> {
     let (events, receiver) = mpsc::unbounded_channel();
     let (stopper, stop) = stop();
     let mut signals = Signals::new()?;
-    let connect = fleet.connect(&open.file.config, host, events, &stop);
+    let connect = fleet.connect(&open.file.config, host, purpose, events, &stop);
     Ok(watch(ui, connect, receiver, &mut signals, &stopper, false).await??)
 }
 
@@ -144,7 +157,7 @@ pub(crate) async fn logs(ui: &Ui, start: &Start, args: LogsArgs) -> Result<ExitC
 }
 
 /// The session that is meant: the one named, or the only one there is.
-async fn choose(bridge: &mut Bridge, wanted: &SessionName) -> Result<String, CliError> {
+pub(super) async fn choose(bridge: &mut Bridge, wanted: &SessionName) -> Result<String, CliError> {
     if let Some(name) = &wanted.session {
         return Ok(name.clone());
     }
@@ -155,8 +168,10 @@ async fn choose(bridge: &mut Bridge, wanted: &SessionName) -> Result<String, Cli
         if live().count() > 0 { live().collect() } else { sessions.iter().collect() };
     match names.as_slice() {
         [one] => Ok(one.name.clone()),
-        [] => Err(CliError::failed(format!("{host} has no sessions"))
-            .hint(format!("simstim new {host} --detach -- CMD"))),
+        [] => {
+            Err(CliError::failed(format!("{host} has no sessions"))
+                .hint(format!("simstim new {host}")))
+        }
         many => {
             let error = CliError::usage(format!("{host} has {} sessions; say which", many.len()));
             Err(many.iter().fold(error, |error, session| {
@@ -176,7 +191,7 @@ pub(crate) async fn kill(ui: &Ui, start: &Start, args: KillArgs) -> Result<ExitC
     let mut look = fleet.look(&open.file.config, host).await?;
     let name = choose(&mut look, &args.session).await?;
     let _ = look.goodbye().await;
-    let mut bridge = wake(ui, &open, &fleet, host).await?;
+    let mut bridge = wake(ui, &open, &fleet, host, Purpose::Exec).await?;
     signal_session(&mut bridge, &name, signal).await?;
     let ended = if signal.is_none() { Some(wait_for_end(&mut bridge, &name).await?) } else { None };
     let _ = bridge.goodbye().await;
