@@ -198,6 +198,9 @@ pub(crate) struct CreateArgs {
     /// The image that it is made from
     #[arg(long)]
     pub(crate) image: Option<String>,
+    /// What the provider is to call the machine, where simstim-NAME is taken
+    #[arg(long, value_name = "NAME")]
+    pub(crate) machine_name: Option<String>,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }

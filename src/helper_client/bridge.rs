@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use schema::frame::{Decoder, Encoder};
+use schema::frame::{Decoder, Encoder, FrameError};
 use schema::message::{Body, Goodbye, Hello, Welcome};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
@@ -91,7 +91,10 @@ impl FrameWriter {
     pub async fn send(&mut self, body: Body) -> Result<(), HelperError> {
         self.buffer.clear();
         let encoded = self.encoder.encode(body, &mut self.buffer);
-        encoded.map_err(|error| HelperError::Lost(error.to_string()))?;
+        encoded.map_err(|error| match error {
+            FrameError::TooLong(length) => HelperError::TooLong(length),
+            error => HelperError::Lost(error.to_string()),
+        })?;
         let write = async {
             self.stdin.write_all(&self.buffer).await?;
             self.stdin.flush().await

@@ -64,7 +64,13 @@ pub async fn run(
     streams: Streams,
 ) -> Result<Exited, ExecError> {
     let env = request.env.into_iter().map(|(name, value)| Variable { name, value }).collect();
-    bridge.writer.send(Body::Exec(Exec { argv: request.argv, env, directory: Vec::new() })).await?;
+    let asked = Body::Exec(Exec { argv: request.argv, env, directory: Vec::new() });
+    bridge.writer.send(asked).await.map_err(|error| match error {
+        HelperError::TooLong(_) => {
+            ExecError::NotStarted { reason: error.to_string(), not_found: false }
+        }
+        error => error.into(),
+    })?;
     let (report, written) = mpsc::unbounded_channel();
     let (stdout, stdout_done) = Output::start(STDOUT, streams.stdout, report.clone());
     let (stderr, stderr_done) = Output::start(STDERR, streams.stderr, report);

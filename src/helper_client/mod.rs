@@ -61,6 +61,13 @@ pub enum HelperError {
     /// The machine said no.
     #[error("{0}")]
     Refused(String),
+    /// What is asked does not fit one message.
+    #[error(
+        "{0} bytes of command and environment are more than one message holds ({max}); pass long \
+         texts on stdin or in a file",
+        max = schema::frame::MAX_MESSAGE
+    )]
+    TooLong(usize),
     /// The stream broke or made no sense.
     #[error("the connection to the machine was lost: {0}")]
     Lost(String),

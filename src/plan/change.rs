@@ -232,6 +232,11 @@ pub enum Note {
     },
     /// The image has to be fetched first.
     FetchesImage,
+    /// A block without a machine is beside it in the file: it may be this host's, renamed.
+    PerhapsRenamed {
+        /// That block.
+        block: HostName,
+    },
     /// It keeps the machine of its old name.
     Renamed {
         /// That name.
@@ -477,7 +482,11 @@ impl HostPlan {
             Reason::NoAnswer(unknown) | Reason::NotUsable(unknown) => unknown.hints.clone(),
             Reason::NoHelper { architecture, .. } => architecture.helper_hints(),
             Reason::NameTaken { .. } => {
-                vec![format!("[host.machine]  name = \"another-name\"    # in the block of {host}")]
+                let name = "another-name";
+                vec![
+                    format!("[host.machine]  name = \"{name}\"    # in the block of {host}"),
+                    format!("simstim host create {} {host} --machine-name {name}", self.account),
+                ]
             }
             Reason::OtherIdentity { .. } => {
                 vec![format!(

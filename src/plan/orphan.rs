@@ -2,7 +2,7 @@
 
 use super::host::stopped_by;
 use super::{
-    AccountFact, Action, HostPlan, Impact, PlannedStep, Planner, Reason, StoppedBy, Stray,
+    AccountFact, Action, HostPlan, Impact, Note, PlannedStep, Planner, Reason, StoppedBy, Stray,
 };
 use crate::model::{HostName, IdleStop, Machine, MachineState};
 
@@ -91,6 +91,15 @@ impl<'a> Planner<'a> {
         })
     }
 
+    /// The block that a machine without one may belong to by now.
+    fn renamed(&self, machine: &Machine) -> Option<Note> {
+        let mut blocks = self.config.hosts.iter().filter(|host| host.account == machine.account);
+        let unmade = |name: &HostName| !self.by_host.contains_key(name);
+        let block =
+            blocks.find(|host| unmade(&host.name) && host.was.as_ref().is_none_or(unmade))?;
+        Some(Note::PerhapsRenamed { block: block.name.clone() })
+    }
+
     /// The entry that destroys a machine, or says what stands in the way.
     pub(super) fn orphan(&self, machine: &'a Machine, reason: Reason) -> HostPlan {
         let wanted = Action::Destroy;
@@ -112,10 +121,13 @@ impl<'a> Planner<'a> {
             Some(reason) => Err(reason),
             None => self.guard(machine, wanted),
         };
-        let (action, reason, impact, notes, steps) = match passed {
+        let (action, reason, impact, mut notes, steps) = match passed {
             Ok(passed) => (wanted, reason, passed.impact, passed.notes, vec![PlannedStep::Destroy]),
             Err(reason) => (Action::Blocked, reason, Impact::None, Vec::new(), Vec::new()),
         };
+        if reason == Reason::BlockRemoved {
+            notes.extend(self.renamed(machine));
+        }
         let runs = machine.state == MachineState::Running && steps.is_empty();
         let account = self.config.accounts.get(&machine.account);
         HostPlan {

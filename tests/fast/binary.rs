@@ -77,7 +77,13 @@ fn a_renamed_host_keeps_its_files() {
     let _ = sandbox.run(&["apply", "--yes"]).ok();
     assert_eq!(sandbox.run(&["exec", "new", "--", "cat", "file"]).ok().stdout, "kept\n");
     assert_snapshot!(plan);
-    let _ = sandbox.run(&["host", "destroy", "new", "--yes"]).ok();
+    // Its machine is called as it was made: another rename without that word would lose it.
+    sandbox.write("hosts.toml", ONE.replace("\"dev\"", "\"newest\""));
+    let lost = sandbox.run(&["plan"]).ok();
+    assert!(lost.said().contains("was = \"dev\" in its block keeps it"), "{lost}");
+    sandbox.write("hosts.toml", ONE.replace("\"dev\"", "\"newest\"") + "was = \"dev\"\n");
+    assert_eq!(sandbox.run(&["exec", "newest", "cat", "file"]).ok().stdout, "kept\n");
+    let _ = sandbox.run(&["host", "destroy", "newest", "--yes"]).ok();
     assert!(tree(&sandbox.path("home/.local/share")).is_empty());
 }
 

@@ -207,3 +207,19 @@ fn a_file_changed_during_a_destroy_keeps_the_change() {
     let after = sandbox.read("hosts.toml");
     assert!(after.contains("# a word") && !after.contains("[[host]]"), "{after}");
 }
+
+#[test]
+fn a_create_that_fails_says_what_stays_and_what_to_do() {
+    let sandbox = script();
+    let _ = sandbox.run(&["trust", "--yes"]).ok();
+    let script = sandbox.read("provider.sh");
+    let fails =
+        script.replacen("  create)", "  create)\n    echo 'no room' >&2; exit 73 ;;\n  never)", 1);
+    sandbox.write("provider.sh", fails);
+    let run = sandbox.run(&["host", "create", "shell", "extra", "--yes"]);
+    assert_eq!(run.code, Some(1), "{run}");
+    assert!(run.stderr.contains("no room"), "{run}");
+    assert!(run.stderr.contains("extra stays in hosts.toml"), "{run}");
+    sandbox.write("provider.sh", script);
+    let _ = sandbox.run(&["apply", "extra", "--yes"]).ok();
+}

@@ -58,6 +58,9 @@ fn streams_codes_and_signals_are_kept_apart() {
     );
     let killed = sandbox.run(&["exec", "dev", "--", "sh", "-c", "kill -9 $$"]);
     assert_eq!(killed.code, Some(137));
+    let long = sandbox.run(&["exec", "dev", "echo", &"a".repeat(100_000)]);
+    assert_eq!(long.code, Some(126), "{long}");
+    assert!(long.stderr.contains("pass long texts on stdin"), "{long}");
     let missing = sandbox.run(&["exec", "dev", "--", "no-such-program"]);
     assert_eq!(missing.code, Some(127), "{missing}");
     let args = ["exec", "dev", "--", "printf", "%s|", "a b", "", "ä", "*", "$HOME", "new\nline"];

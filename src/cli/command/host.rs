@@ -27,11 +27,23 @@ pub(crate) async fn create(ui: &Ui, start: &Start, args: CreateArgs) -> Result<E
         name: args.name.clone(),
         provider: args.provider,
         size: Size { cpus: args.cpus, memory: args.memory, disk: args.disk },
-        machine: args.image.map(|image| ("image".into(), image)).into_iter().collect(),
+        machine: [("image", args.image), ("name", args.machine_name)]
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.into(), value?)))
+            .collect(),
     })?;
-    let did = format!("{} was added", args.name);
-    let policy = Policy { only: Some(BTreeSet::from([args.name])), ..Policy::default() };
-    edit_and_apply(ui, &open, &edit, policy, &did, args.run).await
+    let name = args.name;
+    let did = format!("{name} was added");
+    let policy = Policy { only: Some(BTreeSet::from([name.clone()])), ..Policy::default() };
+    let code = edit_and_apply(ui, &open, &edit, policy, &did, args.run).await?;
+    if code != ExitCode::SUCCESS {
+        ui.say(&format!(
+            "{name} stays in {}\n  try: simstim apply {name}    # after a change of its block\n  \
+             try: simstim host destroy {name} --yes    # to take it back\n",
+            open.file.path.display()
+        ));
+    }
+    Ok(code)
 }
 
 pub(crate) async fn destroy(

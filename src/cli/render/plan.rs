@@ -86,7 +86,7 @@ impl View {
         text += &self.settings(&entry.settings, "");
         text += &self.settings(&entry.pending, " (at its next wake)");
         for note in &entry.notes {
-            text += &self.wrapped(&note_words(note));
+            text += &self.wrapped(&note_words(&entry.host, note));
         }
         for hint in entry.hints() {
             let try_word = self.paper.paint(Tone::Dim, "try:");
@@ -155,7 +155,8 @@ impl View {
         }
         for entry in entries {
             for note in &entry.notes {
-                text += &self.wrapped(&format!("{}: {}", entry.host, note_words(note)));
+                text +=
+                    &self.wrapped(&format!("{}: {}", entry.host, note_words(&entry.host, note)));
             }
         }
         text
@@ -224,7 +225,7 @@ impl View {
     }
 }
 
-fn note_words(note: &Note) -> String {
+fn note_words(host: &crate::model::HostName, note: &Note) -> String {
     match note {
         Note::ProtectedAtBirth { mark: true } => {
             "protected since it was made, though its block does not say so any more".into()
@@ -238,6 +239,11 @@ fn note_words(note: &Note) -> String {
             format!("stops after {after} idle only while `simstim apply --watch` runs")
         }
         Note::FetchesImage => "its image has to be fetched first".into(),
+        Note::PerhapsRenamed { block } => {
+            format!(
+                "if {block} is this host under a new name: was = \"{host}\" in its block keeps it"
+            )
+        }
         Note::Renamed { was } => format!("keeps the machine of its old name, {was}"),
     }
 }
