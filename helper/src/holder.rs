@@ -667,7 +667,9 @@ fn command(spec: &NewSession) -> Vec<OsString> {
 
 /// Says before anything is made that a program is not there.
 fn runnable(argv: &[OsString], spec: &NewSession) -> Result<(), String> {
-    let Some(program) = argv.first() else { return Err("no program was named".into()) };
+    let Some(program) = argv.first().filter(|word| !word.is_empty()) else {
+        return Err("no program was named".into());
+    };
     let path = Path::new(program);
     let variable = spec.env.iter().find(|variable| variable.name == "PATH");
     let search = variable.map(|variable| variable.value.clone().into());

@@ -212,7 +212,7 @@ pub(crate) struct DestroyArgs {
     /// End work that is in the way
     #[arg(long)]
     pub(crate) force: bool,
-    /// Destroy it although it was made with `protect = true`
+    /// Destroy it although it was made with `protect = true`; its block must not say so any more
     #[arg(long)]
     pub(crate) unprotect: bool,
     #[command(flatten)]

@@ -1,5 +1,7 @@
 //! The one place where errors become text, hints and an exit code.
 
+use std::path::Path;
+
 use crate::config::{EditError, LoadError, LocateError, Problems};
 use crate::files::FileError;
 use crate::fleet::{ConnectError, FleetError};
@@ -89,9 +91,20 @@ impl CliError {
             text += &format!("  because: {line}\n");
         }
         for hint in &self.hints {
+            let hint = with_file(hint, ui.named_file.as_deref());
             text += &format!("  {} {hint}\n", ui.err.paint(Tone::Dim, "try:"));
         }
         ui.say(&text);
+    }
+}
+
+/// A command to type, for the file that this one named.
+fn with_file(hint: &str, file: Option<&Path>) -> String {
+    match (hint.strip_prefix("simstim "), file) {
+        (Some(rest), Some(file)) if !rest.contains("--file") => {
+            format!("simstim --file {} {rest}", file.display())
+        }
+        _ => hint.into(),
     }
 }
 

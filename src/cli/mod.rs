@@ -35,7 +35,7 @@ pub fn main_with(kinds: Kinds) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let ui = Ui::from_env();
+    let ui = Ui { named_file: cli.file.clone(), ..Ui::from_env() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,

@@ -50,7 +50,8 @@ fn maker() -> String {
 
 /// Finds the file that is meant.
 pub(crate) fn locate(computer: &Computer, start: &Start) -> Result<Located, CliError> {
-    let variable = std::env::var_os("SIMSTIM_HOSTS").map(PathBuf::from);
+    let variable = std::env::var_os("SIMSTIM_HOSTS").filter(|path| !path.is_empty());
+    let variable = variable.map(PathBuf::from);
     let here = std::env::current_dir().map_err(|error| {
         CliError::failed(format!("this folder does not exist any more: {error}"))
     })?;

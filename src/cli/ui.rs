@@ -1,6 +1,7 @@
 //! The one writer to the terminal. stdout is data, stderr is talk.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
 
@@ -59,6 +60,8 @@ impl Paper {
 pub(crate) struct Ui {
     pub(crate) out: Paper,
     pub(crate) err: Paper,
+    /// The file that was named, for commands to type next.
+    pub(crate) named_file: Option<PathBuf>,
     /// A person can be asked.
     pub(crate) interactive: bool,
     /// stderr is a terminal, so bars may move on it.
@@ -83,6 +86,7 @@ impl Ui {
             width: if terminal { width } else { PLAIN_WIDTH },
         };
         Self {
+            named_file: None,
             out: paper(stdout),
             err: paper(stderr),
             interactive: io::stdin().is_terminal() && stderr,

@@ -41,9 +41,9 @@ pub(super) struct FileWatch {
 }
 
 impl FileWatch {
+    /// The version that there is was not taken yet: whoever read the file did so a while ago.
     pub(super) fn new(path: &Path) -> Self {
-        let taken = version(path);
-        Self { path: path.into(), taken, seen: (taken, Duration::ZERO) }
+        Self { path: path.into(), taken: None, seen: (version(path), Duration::ZERO) }
     }
 
     /// Whether there is a version that nobody took yet and that has calmed down. Takes it.
@@ -78,6 +78,7 @@ mod tests {
         std::fs::write(&path, "one").unwrap();
         let mut watch = FileWatch::new(&path);
         let at = Duration::from_millis;
+        assert!(watch.changed(at(1000)), "what changed before it was watched is no less a change");
         assert!(!watch.changed(at(5000)));
         std::fs::write(&path, "").unwrap();
         assert!(!watch.changed(at(5500)), "truncated just now");

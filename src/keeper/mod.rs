@@ -313,8 +313,12 @@ impl<'a> Keeper<'a> {
                 self.approved.insert(host.clone());
             }
             pass.failed |= !self.carry_out(&ruling.plan, stop).await;
+            // What was just made or started is to be watched from now on, not from the next pass.
+            let (plan, _) = self.fleet.plan(&self.file.config, &Policy::default()).await;
+            self.watch_idle(&plan);
+        } else {
+            self.watch_idle(&plan);
         }
-        self.watch_idle(&plan);
         pass
     }
 
@@ -420,9 +424,24 @@ impl<'a> Keeper<'a> {
                         self.watched.remove(&host);
                     }
                 }
-                Err(error) => self.tell_idle_unknown(&host, &error),
+                Err(error) if self.runs(&host).await => self.tell_idle_unknown(&host, &error),
+                // It is gone or stopped, which is for the next pass to say.
+                Err(_) => {
+                    self.watched.remove(&host);
+                }
             }
         }
+    }
+
+    /// Whether a host's machine still runs, as far as its provider says.
+    async fn runs(&self, host: &HostName) -> bool {
+        let only = Some(BTreeSet::from([host.clone()]));
+        let policy = Policy { only, power_only: true, ..Policy::default() };
+        let (plan, _) = self.fleet.plan(&self.file.config, &policy).await;
+        plan.hosts.iter().filter(|entry| entry.host == *host).any(|entry| {
+            let up = entry.machine.as_ref().is_some_and(|m| m.state == MachineState::Running);
+            up || entry.action == Action::Unknown
+        })
     }
 
     async fn stop_one(&self, host: &HostName, why: &str, stop: &Stop) -> bool {

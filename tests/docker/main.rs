@@ -614,6 +614,9 @@ fn an_idle_container_is_stopped_by_the_keeper_in_time_and_not_before() {
         }
         std::thread::sleep(Duration::from_millis(100));
     };
+    let second = unique("made-by-keeper");
+    let two = [&name, &second].map(|name| host(name, "idle_stop = \"1m\""));
+    world.file(&two.concat());
     let state = || docker(&["inspect", "--format", "{{.State.Status}}", &id]);
     let work = world.run(&["new", &name, "-d", "--name", "work", "--", "sleep", "20"]);
     let work = if work.code == Some(0) {
@@ -634,6 +637,19 @@ fn an_idle_container_is_stopped_by_the_keeper_in_time_and_not_before() {
     let idle = started.elapsed().saturating_sub(Duration::from_secs(20));
     assert!(idle >= Duration::from_secs(60), "stopped {idle:?} after its work ended");
     assert!(idle <= Duration::from_secs(120), "stopped {idle:?} after its work ended");
+    // What the keeper made itself is watched from then on.
+    let format = "{{.State.Status}} {{.State.StartedAt}} {{.State.FinishedAt}}";
+    let ran = loop {
+        assert!(Instant::now() < deadline, "the second was never stopped");
+        let text = docker(&["inspect", "--format", format, &format!("simstim-{second}")]);
+        let words: Vec<&str> = text.split(' ').collect();
+        if let ["exited", began, ended] = words.as_slice() {
+            let [began, ended] = [began, ended].map(|at| humantime::parse_rfc3339(at).unwrap());
+            break ended.duration_since(began).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    assert!(ran >= Duration::from_secs(60) && ran <= Duration::from_secs(100), "it ran {ran:?}");
     let woken = world.run(&["new", &name, "-d", "--", "sleep", "900"]).ok();
     assert!(woken.stdout.starts_with(&name), "`new` wakes it: {woken}");
     rustix::process::kill_process(

@@ -213,3 +213,17 @@ fn a_reader_that_leaves_early_is_no_error_of_ours() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+#[test]
+fn what_to_type_next_names_the_same_file() {
+    let mut sandbox = with(ONE);
+    std::fs::rename(sandbox.path("project/hosts.toml"), sandbox.path("project/other.toml"))
+        .unwrap();
+    let run = sandbox.run(&["exec", "dev", "true", "--file", "x"]);
+    assert_eq!(code(&run), 2, "what follows the program is the program's: {run}");
+    let run = sandbox.run(&["exec", "--file", "other.toml", "dev", "true"]);
+    assert!(run.stderr.contains("try: simstim --file other.toml apply dev"), "{run}");
+    sandbox.set("SIMSTIM_HOSTS", "");
+    let empty = sandbox.run(&["plan"]);
+    assert!(empty.stderr.contains("there is no hosts.toml"), "as if it was not set: {empty}");
+}

@@ -60,7 +60,8 @@ pub(crate) async fn destroy(
         names.extend(block.was.clone());
         if block.protect {
             let text = format!("{} is protected: its block says `protect = true`", args.name);
-            return Err(CliError::failed(text).hint("remove `protect` from its block"));
+            let error = CliError::failed(text).hint("remove `protect` from its block");
+            return Err(error.hint(format!("simstim host destroy {} --unprotect", args.name)));
         }
         edit.remove_host(&args.name)?;
     }
