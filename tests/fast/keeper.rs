@@ -108,6 +108,32 @@ fn it_follows_the_file_and_leaves_the_rest_to_a_person() {
 }
 
 #[test]
+fn an_interrupt_of_its_first_apply_ends_it() {
+    let sandbox = Sandbox::new();
+    let hosts: String =
+        (0..8).map(|n| format!("[[host]]\nname = \"h{n}\"\nprovider = \"local\"\n")).collect();
+    sandbox.write("hosts.toml", format!("fleet = \"f\"\n{hosts}"));
+    let mut keeper = sandbox.start(&["apply", "--watch", "--yes", "--parallelism", "1"]);
+    let mut lines = BufReader::new(keeper.stderr.take().unwrap()).lines();
+    let _ = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("h0: create")));
+    kill_process(Pid::from_child(&keeper), Signal::INT).unwrap();
+    let reader = std::thread::spawn(move || lines.count());
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let status = loop {
+        if let Some(status) = keeper.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > deadline {
+            keeper.kill().unwrap();
+            panic!("it stayed");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert!(status.success(), "to be told to end is how it ends");
+    let _ = reader.join();
+}
+
+#[test]
 fn it_makes_no_lost_machine_anew() {
     let sandbox = Sandbox::new();
     sandbox.write("hosts.toml", format!("{HEAD}{ONE}"));

@@ -123,6 +123,10 @@ impl Sandbox {
 
     /// Replaces what differs from run to run.
     pub fn plain(&self, text: &str) -> String {
+        // Nobody reads so much: it is compared as bytes.
+        if text.len() > 1 << 20 {
+            return text.into();
+        }
         let root = std::fs::canonicalize(self.root.path()).unwrap();
         let mut text = text.replace(root.to_str().unwrap(), "$DIR");
         text = text.replace(self.root.path().to_str().unwrap(), "$DIR");

@@ -57,8 +57,14 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: ApplyArgs) -> Result<ExitC
     }
     let lock = Keeper::lock(&fleet)?;
     // What failed is said; the keeper shows or mends it from here on.
-    carry_out(ui, &fleet, &plan, &options, args.run.json).await?;
-    super::watch::keep(ui, open, fleet, lock, args.run.json).await
+    let mut signals = Signals::new()?;
+    let (_, stopped) =
+        carry_out_until(ui, &fleet, &plan, &options, args.run.json, &mut signals).await?;
+    if stopped || signals.was_given().await {
+        // To be told to end is how a keeper ends.
+        return Ok(ExitCode::SUCCESS);
+    }
+    super::watch::keep(ui, open, fleet, lock, args.run.json, signals).await
 }
 
 /// Host names, or one saved plan.
@@ -91,12 +97,24 @@ pub(super) async fn carry_out(
     options: &ApplyOptions,
     json: bool,
 ) -> Result<ExitCode, CliError> {
+    let mut signals = Signals::new()?;
+    Ok(carry_out_until(ui, fleet, plan, options, json, &mut signals).await?.0)
+}
+
+/// As [`carry_out`]; also whether a person asked to stop meanwhile.
+async fn carry_out_until(
+    ui: &Ui,
+    fleet: &Fleet,
+    plan: &Plan,
+    options: &ApplyOptions,
+    json: bool,
+    signals: &mut Signals,
+) -> Result<(ExitCode, bool), CliError> {
     let (events, receiver) = mpsc::unbounded_channel();
     let (stopper, stop) = stop();
-    let mut signals = Signals::new()?;
     let apply = fleet.apply(plan, options, events, &stop);
-    let outcome = watch(ui, apply, receiver, &mut signals, &stopper, json).await??;
-    Ok(report(ui, plan, &outcome, json))
+    let outcome = watch(ui, apply, receiver, signals, &stopper, json).await??;
+    Ok((report(ui, plan, &outcome, json), stop.is_set()))
 }
 
 /// Joins an apply with what it tells, and with the person's Ctrl-C.
@@ -153,6 +171,15 @@ impl Signals {
             listen(SignalKind::terminate())?,
             listen(SignalKind::hangup())?,
         ]))
+    }
+
+    /// Whether one was given that nobody has heard yet.
+    async fn was_given(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.next() => true,
+            () = std::future::ready(()) => false,
+        }
     }
 
     pub(super) async fn next(&mut self) {

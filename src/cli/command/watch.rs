@@ -21,10 +21,10 @@ pub(super) async fn keep(
     fleet: Fleet,
     lock: Lock,
     json: bool,
+    mut signals: Signals,
 ) -> Result<ExitCode, CliError> {
     let (sender, mut notices) = mpsc::unbounded_channel();
     let (stopper, stop) = stop();
-    let mut signals = Signals::new()?;
     let Open { computer, file, own } = open;
     let keeper = Keeper::new(&computer, (file, own), fleet, lock, sender);
     let keep = keeper.keep(&stop);
