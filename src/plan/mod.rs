@@ -96,6 +96,8 @@ struct Planner<'a> {
     remembered: BTreeMap<&'a HostName, Vec<(&'a MachineId, &'a Remembered)>>,
     /// Names that blocks of the file have, or had.
     explained: BTreeSet<&'a HostName>,
+    /// Blocks that no machine belongs to.
+    unmade: Vec<&'a Host>,
     asks: RefCell<Asks>,
 }
 
@@ -114,6 +116,8 @@ impl<'a> Planner<'a> {
                 by_host.entry(&machine.mark.host).or_default().push(machine);
             }
         }
+        let known = |name: &HostName| by_host.contains_key(name);
+        let unmade = |host: &Host| !known(&host.name) && !host.was.as_ref().is_some_and(known);
         let mut remembered: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (id, machine) in &observed.history.machines {
             remembered.entry(&machine.host).or_default().push((id, machine));
@@ -125,6 +129,7 @@ impl<'a> Planner<'a> {
             fleet,
             observed,
             policy,
+            unmade: config.hosts.iter().filter(|host| unmade(host)).collect(),
             seen: by_host.values().flatten().map(|machine| &machine.id).collect(),
             by_host,
             remembered,

@@ -93,10 +93,7 @@ impl<'a> Planner<'a> {
 
     /// The block that a machine without one may belong to by now.
     fn renamed(&self, machine: &Machine) -> Option<Note> {
-        let mut blocks = self.config.hosts.iter().filter(|host| host.account == machine.account);
-        let unmade = |name: &HostName| !self.by_host.contains_key(name);
-        let block =
-            blocks.find(|host| unmade(&host.name) && host.was.as_ref().is_none_or(unmade))?;
+        let block = self.unmade.iter().find(|host| host.account == machine.account)?;
         Some(Note::PerhapsRenamed { block: block.name.clone() })
     }
 
