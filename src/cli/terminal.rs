@@ -84,7 +84,7 @@ impl Read for Typed {
                 }
                 return Ok(0);
             }
-            if !self.keys.held.is_empty() && !self.comes()? {
+            if self.keys.held == [QUIT] && !self.comes()? {
                 self.ready.extend(self.keys.give_up());
                 continue;
             }

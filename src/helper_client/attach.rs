@@ -2,7 +2,6 @@
 //! what is typed, in order.
 
 use std::io::{Read, Write};
-use std::time::Duration;
 
 use schema::bytes::Bytes;
 use schema::message::{Attach, Body, Credit, Data, Exited, LOG, Ping, Resize, SCREEN, STDIN, VIEW};
@@ -10,11 +9,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::HelperError;
-use super::bridge::{Bridge, SILENCE};
+use super::bridge::{Bridge, PING, SILENCE};
 use super::streams::{Input, Output, Written};
-
-/// As in the protocol: six missed ones end a bridge.
-const PING: Duration = Duration::from_secs(5);
 
 /// The largest paint that is put up with, in bytes.
 const MOST_PAINT: u64 = 64 << 20;

@@ -14,6 +14,8 @@ use crate::transport::{Command, End, Transport};
 const HELLO: Duration = Duration::from_secs(30);
 /// How long a helper may be silent, or take nothing: as long as it waits for our pings.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
+/// How often the helper hears that this side lives; it leaves after six missed ones.
+pub(super) const PING: Duration = Duration::from_secs(5);
 /// For the answer to a goodbye; what was to be said is said by then.
 const GOODBYE: Duration = Duration::from_secs(5);
 /// Noise before the hello that is put up with, in bytes.

@@ -5,7 +5,6 @@
 //! costs no more than its system call.
 
 use std::io::{Read, Write};
-use std::time::Duration;
 
 use schema::message::{
     Body, Credit, Eof, Exec, Exited, Ping, STDERR, STDIN, STDOUT, Signal, Variable, WINDOW,
@@ -14,11 +13,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::HelperError;
-use super::bridge::{Bridge, FrameWriter, SILENCE};
+use super::bridge::{Bridge, FrameWriter, PING, SILENCE};
 use super::streams::{Input, Output, Written};
-
-/// How often the helper hears that this side lives; it leaves after six missed ones.
-const PING: Duration = Duration::from_secs(5);
 
 /// What to run.
 #[derive(Debug, Clone, Default)]

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::HelperError;
-use super::bridge::{Bridge, SILENCE};
+use super::bridge::{Bridge, PING, SILENCE};
 use crate::model::{IdleVerdict, SessionFact, SessionState, Span, Timestamp, printable as plain};
 
 /// For an answer of a helper that said hello. A holder that must start takes the longest.
@@ -21,8 +21,6 @@ const ANSWER: Duration = Duration::from_secs(15);
 const MOST_WAITING: u64 = 2 * WINDOW;
 /// No machine has more; a longer list is not waited for.
 const MOST_SESSIONS: usize = 5000;
-/// As in the protocol: six missed ones end a bridge.
-const PING: Duration = Duration::from_secs(5);
 
 /// A session to start.
 #[derive(Debug, Clone, Default)]

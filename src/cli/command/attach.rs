@@ -99,7 +99,7 @@ pub(super) async fn show(
         }
         Err(error @ HelperError::Refused(_)) => {
             let error = CliError::failed(format!("{host}: {error}"));
-            Err(error.hint(format!("simstim logs {host}/{name}")))
+            Err(error.hint(format!("simstim ls {host}")))
         }
         Err(error) => {
             Err(CliError::failed(format!("{host}: {error}; the session goes on")).hint(again))
