@@ -708,15 +708,10 @@ fn spawn(
     for (variable, value) in [("TERM", "xterm-256color"), ("COLORTERM", "truecolor")] {
         command.env(variable, value);
     }
-    if std::env::var_os("LANG").is_none() {
-        command.env("LANG", "C.UTF-8");
-    }
-    // So that hooks of agents find `simstim-host mark`.
-    command.env("PATH", place.path());
+    place.prepare(&mut command, &spec.directory);
     command
         .env("SIMSTIM_SESSION", name)
         .envs(spec.env.iter().map(|variable| (&variable.name, &variable.value)))
-        .current_dir(place.home().join(OsString::from_vec(spec.directory.clone())))
         .stdin(stream()?)
         .stdout(stream()?)
         .stderr(stream()?)

@@ -1,9 +1,11 @@
 //! Where the helper lives on this machine, and what the machine says of itself.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use schema::message::Hello;
 use sha2::{Digest as _, Sha256};
@@ -47,6 +49,20 @@ impl Place {
         let path = std::env::var_os("PATH").filter(|path| !path.is_empty()).unwrap_or_else(usual);
         let folders = std::env::split_paths(&path).chain([self.folder().join("bin")]);
         std::env::join_paths(folders).unwrap_or(path)
+    }
+
+    /// Puts a program into `directory` (in the home folder, unless absolute) with the environment
+    /// that a login there has at least.
+    pub(crate) fn prepare(&self, command: &mut Command, directory: &[u8]) {
+        let directory = match directory {
+            b"" => self.home().to_owned(),
+            directory => self.home().join(OsStr::from_bytes(directory)),
+        };
+        // So that hooks of agents find `simstim-host mark`.
+        command.env("PATH", self.path()).env("PWD", &directory).current_dir(directory);
+        if ["LANG", "LC_ALL", "LC_CTYPE"].into_iter().all(|name| std::env::var_os(name).is_none()) {
+            command.env("LANG", "C.UTF-8");
+        }
     }
 
     pub(crate) fn folder(&self) -> PathBuf {

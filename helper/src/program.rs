@@ -71,12 +71,11 @@ impl Program {
         let Some((program, arguments)) = exec.argv.split_first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no program was named"));
         };
-        let directory = place.home().join(word(&exec.directory));
-        let mut child = Command::new(word(program))
+        let mut command = Command::new(word(program));
+        place.prepare(&mut command, &exec.directory);
+        let mut child = command
             .args(arguments.iter().map(word))
-            .env("PATH", place.path())
             .envs(exec.env.iter().map(|variable| (&variable.name, &variable.value)))
-            .current_dir(directory)
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -280,8 +280,18 @@ impl std::str::FromStr for SessionName {
             Some((host, session)) => (host, Some(session.to_owned())),
             None => (text, None),
         };
-        Ok(Self { host: host.parse()?, session: session.filter(|name| !name.is_empty()) })
+        let session = session.filter(|name| !name.is_empty());
+        if let Some(session) = &session {
+            session_name(session)?;
+        }
+        Ok(Self { host: host.parse()?, session })
     }
+}
+
+/// A session's name is a folder's name on its host.
+fn session_name(text: &str) -> Result<String, crate::model::NameError> {
+    crate::model::check_session(text)?;
+    Ok(text.into())
 }
 
 #[derive(Debug, Args)]
@@ -292,7 +302,7 @@ pub(crate) struct NewArgs {
     #[arg(long, short)]
     pub(crate) detach: bool,
     /// What to call the session; by default it is called after its program
-    #[arg(long)]
+    #[arg(long, value_parser = session_name)]
     pub(crate) name: Option<String>,
     /// Print as JSON
     #[arg(long)]

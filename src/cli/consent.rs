@@ -21,15 +21,8 @@ pub(super) struct Given {
 
 /// Passes where everything is agreed to; asks where somebody can be asked.
 pub(super) fn consent(ui: &Ui, plan: &Plan, given: &Given) -> Result<(), CliError> {
+    check_count(plan, given.destroy)?;
     let losses = plan.destructive();
-    if let Some(counted) = given.destroy
-        && counted != losses
-    {
-        let disks = if losses == 1 { "disk" } else { "disks" };
-        let text = format!("--destroy {counted} was given, but the plan loses {losses} {disks}");
-        let error = CliError::usage(text);
-        return Err(error.hint(format!("--destroy {losses}    # {}", names(plan))));
-    }
     if !plan.has_changes() {
         return Ok(());
     }
@@ -48,6 +41,25 @@ pub(super) fn consent(ui: &Ui, plan: &Plan, given: &Given) -> Result<(), CliErro
     match ui.ask("Do this? [y/N] ")?.to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => Err(CliError::failed("nothing was done")),
+    }
+}
+
+/// Whether as many disks are lost as were counted.
+pub(super) fn check_count(plan: &Plan, counted: Option<usize>) -> Result<(), CliError> {
+    let losses = plan.destructive();
+    match counted {
+        Some(counted) if counted != losses => {
+            let disks = if losses == 1 { "disk" } else { "disks" };
+            let text =
+                format!("--destroy {counted} was given, but the plan loses {losses} {disks}");
+            let hint = if losses == 0 {
+                "the same command without --destroy".into()
+            } else {
+                format!("--destroy {losses}    # {}", names(plan))
+            };
+            Err(CliError::usage(text).hint(hint))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -69,7 +69,9 @@ impl CliError {
 
     pub(crate) fn code(&self) -> u8 {
         match self.kind {
-            Kind::Failed | Kind::Unread => 1,
+            // A reader that has seen enough, such as `head`, is how it should be.
+            Kind::Unread => 0,
+            Kind::Failed => 1,
             Kind::Usage => 2,
         }
     }
@@ -99,7 +101,7 @@ impl CliError {
 }
 
 /// A command to type, for the file that this one named.
-fn with_file(hint: &str, file: Option<&Path>) -> String {
+pub(crate) fn with_file(hint: &str, file: Option<&Path>) -> String {
     match (hint.strip_prefix("simstim "), file) {
         (Some(rest), Some(file)) if !rest.contains("--file") => {
             format!("simstim --file {} {rest}", file.display())

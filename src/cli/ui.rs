@@ -25,6 +25,8 @@ pub(crate) enum Tone {
 pub(crate) struct Paper {
     pub(crate) colour: bool,
     pub(crate) width: usize,
+    /// Long cells are cut to the width, for a person; what another program reads is whole.
+    pub(crate) cuts: bool,
 }
 
 impl Paper {
@@ -84,6 +86,7 @@ impl Ui {
         let paper = |terminal: bool| Paper {
             colour: colour(terminal),
             width: if terminal { width } else { PLAIN_WIDTH },
+            cuts: terminal,
         };
         Self {
             named_file: None,

@@ -15,6 +15,9 @@ use crate::model::{
     Size, Span,
 };
 
+/// Below it nothing starts; Docker refuses less as well (its API's rule since 20.10).
+const LEAST_MEMORY: Bytes = Bytes(6 << 20);
+
 /// Words in a variable's name that say "credential".
 const SECRET_WORDS: [&str; 6] = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "CREDENTIAL"];
 
@@ -152,6 +155,9 @@ impl<'c> Check<'c> {
             let memory = reader.take::<Bytes>("memory");
             let disk = reader.take::<Bytes>("disk");
             reader.finish(|_| None);
+            if let Some(At { span, .. }) = memory.as_ref().filter(|at| at.value < LEAST_MEMORY) {
+                self.error(span.clone(), format!("`memory` is at least {LEAST_MEMORY}"));
+            }
             if let Some(At { span, value: 0 | 1025.. }) = &cpus {
                 self.error(span.clone(), "`cpus` is a number from 1 to 1024");
             }
@@ -344,9 +350,17 @@ impl<'c> Check<'c> {
             let was = reader.take::<HostName>("was");
             let own = self.wishes(&mut reader);
             let machine = reader.table("machine");
-            reader.finish(|_| None);
+            reader.finish(|key| {
+                let of_machine = |spec: &KindSpec| spec.machine_keys.iter().any(|k| k.name == key);
+                let found = self.catalog.iter().any(of_machine);
+                found.then(|| format!("`{key}` belongs into `[host.machine]`, below `[[host]]`"))
+            });
             if table.get("name").is_none() {
                 self.error_help(span.clone(), "a host needs a name", "add `name = \"dev\"`");
+            }
+            if own.provider.is_none() && table.contains_key("provider") {
+                // What is wrong with it was said.
+                continue;
             }
             let host = self.host(span.clone(), defaults, &own, machine, accounts);
             let (Some(name), Some(mut host)) = (name, host) else { continue };

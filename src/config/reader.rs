@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
         match T::deserialize(value.clone().into_deserializer()) {
             Ok(value) => Some(At { value, span: at.span }),
             Err(error) => {
-                let message = format!("`{key}`: {}", error.message().trim());
+                let message = format!("`{key}`: {}", plainly(error.message().trim(), at.value));
                 self.problems.borrow_mut().error(at.span, message);
                 None
             }
@@ -106,6 +106,20 @@ impl<'a> Reader<'a> {
             self.problems.borrow_mut().error_help(span, message, help);
         }
     }
+}
+
+/// The words of a deserializer, for people who do not write Rust.
+fn plainly(message: &str, found: &Item) -> String {
+    let wanted = message.rsplit_once("expected ").filter(|_| message.starts_with("invalid "));
+    let Some((_, wanted)) = wanted else { return message.into() };
+    let wanted = match wanted {
+        "u32" => "a whole number",
+        "a string" => "a text",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        other => other,
+    };
+    format!("expected {wanted}, not {}", kind_of(found))
 }
 
 pub(super) fn kind_of(item: &Item) -> &'static str {

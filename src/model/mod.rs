@@ -13,8 +13,8 @@ pub use listing::{Listing, MachineSpec, Question, Survey};
 pub use machine::{
     IdleVerdict, Machine, MachineState, Mark, MarkError, SessionFact, SessionState, busiest,
 };
-pub(crate) use name::hex;
 pub use name::{AccountName, FleetId, HostName, MachineId, NameError, Nonce};
+pub(crate) use name::{check_session, hex};
 pub use size::{Bytes, Preset, Size, SizeError};
 pub use span::{IdleStop, Power, Span, SpanError, Timestamp};
 

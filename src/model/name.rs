@@ -51,6 +51,17 @@ fn check_mark_value(text: &str, most: usize) -> Result<(), NameError> {
     if text.chars().all(plain) { Ok(()) } else { Err(NameError::Shape(MARK_SHAPE)) }
 }
 
+const SESSION_SHAPE: &str =
+    "a session's name is made of A-Z, a-z, 0-9, `.`, `_` and `-`, and does not begin with `.`";
+
+/// Whether a text can name a session; the helper has the same rule.
+pub(crate) fn check_session(text: &str) -> Result<(), NameError> {
+    check_length(text, 60)?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let shaped = !text.starts_with('.') && text.chars().all(plain);
+    if shaped { Ok(()) } else { Err(NameError::Shape(SESSION_SHAPE)) }
+}
+
 macro_rules! checked_text {
     ($(#[$doc:meta])* $name:ident, $check:expr) => {
         $(#[$doc])*

@@ -17,8 +17,13 @@ pub enum SizeError {
     #[error("a size needs a unit: `{0}GiB`, `{0}MiB` or `{0}GB`")]
     NoUnit(String),
     /// The unit is not one of ours.
-    #[error("`{0}` is no unit of size: KiB, MiB, GiB, TiB, KB, MB, GB, TB")]
-    Unit(String),
+    #[error("`{unit}` is no unit of size (KiB, MiB, GiB, TiB, KB, MB, GB, TB){}", meant(.number, .unit))]
+    Unit {
+        /// What stands before it.
+        number: String,
+        /// What was written.
+        unit: String,
+    },
     /// What stands before the unit is not a whole number above zero.
     #[error("a size is a whole number above zero with a unit, such as `4GiB` or `512MiB`")]
     Number,
@@ -27,14 +32,25 @@ pub enum SizeError {
     TooLarge(String),
 }
 
+/// What somebody means who writes `2g`, `2gb` or `2Gi`.
+fn meant(number: &str, unit: &str) -> String {
+    let first = unit.get(..1).unwrap_or_default().to_ascii_uppercase();
+    let near = UNITS.into_iter().find(|(name, _)| name.starts_with(&first) && unit.len() <= 3);
+    match near {
+        Some((name, _)) if !first.is_empty() => format!("; did you mean `{number}{name}`?"),
+        _ => String::new(),
+    }
+}
+
+/// The largest first.
 const UNITS: [(&str, u64); 8] = [
     ("TiB", 1 << 40),
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
     ("TB", 1_000_000_000_000),
+    ("GiB", 1 << 30),
     ("GB", 1_000_000_000),
+    ("MiB", 1 << 20),
     ("MB", 1_000_000),
+    ("KiB", 1 << 10),
     ("KB", 1_000),
 ];
 
@@ -58,7 +74,7 @@ impl FromStr for Bytes {
         let (_, factor) = UNITS
             .into_iter()
             .find(|(name, _)| *name == unit)
-            .ok_or_else(|| SizeError::Unit(unit.into()))?;
+            .ok_or_else(|| SizeError::Unit { number: number.into(), unit: unit.into() })?;
         let too_large = || SizeError::TooLarge(text.into());
         let number: u64 = number.parse().map_err(|_| too_large())?;
         let bytes = number.checked_mul(factor).filter(|b| *b <= MOST).ok_or_else(too_large)?;
@@ -187,5 +203,14 @@ mod tests {
             let bytes = Bytes(bytes);
             assert_eq!(bytes.to_string().parse(), Ok(bytes));
         }
+        assert_eq!(Bytes(4_000_000_000).to_string(), "4GB", "not 3906250KiB");
+    }
+
+    #[test]
+    fn a_unit_of_another_tool_is_understood_in_the_message() {
+        let message = |text: &str| text.parse::<Bytes>().unwrap_err().to_string();
+        assert!(message("2g").contains("did you mean `2GiB`?"), "{}", message("2g"));
+        assert!(message("512mb").contains("did you mean `512MiB`?"));
+        assert!(!message("2 parsecs").contains("did you mean"));
     }
 }

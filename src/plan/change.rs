@@ -237,6 +237,11 @@ pub enum Note {
         /// That block.
         block: HostName,
     },
+    /// Its block wants another name of the machine than it was made with.
+    KeepsName {
+        /// The name that the provider has.
+        name: String,
+    },
     /// It keeps the machine of its old name.
     Renamed {
         /// That name.

@@ -355,6 +355,10 @@ impl<'a> Planner<'a> {
             if machine.mark.protected != host.protect && verdict.action != Action::Replace {
                 notes.push(Note::ProtectedAtBirth { mark: machine.mark.protected });
             }
+            let renames = host.machine_own.contains("name") && machine.name != host.machine_name();
+            if renames && verdict.action != Action::Replace {
+                notes.push(Note::KeepsName { name: machine.name.clone() });
+            }
             if machine.mark.host != host.name {
                 notes.push(Note::Renamed { was: machine.mark.host.clone() });
             }

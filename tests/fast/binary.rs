@@ -46,7 +46,7 @@ fn an_apply_of_the_same_file_twice_does_nothing_the_second_time() {
     let _ = sandbox.run(&["apply", "--yes"]).ok();
     let before = tree(&sandbox.path("home/.local/share"));
     let run = sandbox.run(&["apply", "--yes"]).ok();
-    assert!(run.stderr.contains("Nothing had to be done."), "{run}");
+    assert!(run.stderr.contains("Nothing to do."), "{run}");
     assert_eq!(tree(&sandbox.path("home/.local/share")), before);
     assert_eq!(code(&sandbox.run(&["plan", "--detailed-exitcode"])), 0);
 }

@@ -32,6 +32,15 @@ fn keys_that_do_not_belong() {
 }
 
 #[test]
+fn values_of_another_kind_and_keys_of_another_table() {
+    assert_snapshot!(plan_of(
+        "fleet = \"f\"\n[[host]]\nname = \"a\"\nprovider = 4\nprotect = \"yes\"\nimage = \"x\"\n\
+         agents = \"claude\"\nsize = { cpus = \"four\", memory = \"2g\", disk = 1.5 }\n\
+         [[host]]\nname = \"b\"\nprovider = \"docker\"\nsize = { memory = \"1MiB\" }\n"
+    ));
+}
+
+#[test]
 fn sizes_that_are_none() {
     let sizes = ["4", "\"4\"", "\"4gb\"", "\"0.5GiB\"", "\"-1GiB\"", "\"1e9GiB\"", "\"99999TiB\""];
     let texts = sizes.map(|size| format!("{HEAD}size = {{ memory = {size} }}\n"));

@@ -252,6 +252,16 @@ async fn a_renamed_host_keeps_its_machine() {
 }
 
 #[tokio::test]
+async fn a_machine_keeps_the_name_it_was_made_with_and_the_plan_says_so() {
+    let case = bench();
+    case.apply(ONE).await;
+    let name = case.machine().name;
+    let entry = case.entry(&(ONE.to_owned() + "[host.machine]\nname = \"other\"\n")).await;
+    assert_eq!(entry.action, Action::None);
+    assert_eq!(entry.notes, [Note::KeepsName { name }]);
+}
+
+#[tokio::test]
 async fn a_lost_machine_is_said_loudly_and_made_anew() {
     let case = bench();
     case.apply(ONE).await;

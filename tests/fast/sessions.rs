@@ -306,7 +306,8 @@ fn names_are_chosen_taken_and_set_aside() {
     let taken = host.run(&["new", "dev", "-d", "--name", "sleep", "--", "true"]);
     assert!(taken.stderr.contains("there is a session `sleep` already"), "{taken}");
     let bad = host.run(&["new", "dev", "-d", "--name", "../x", "--", "true"]);
-    assert_eq!(bad.code, Some(1), "{bad}");
+    assert_eq!(bad.code, Some(2), "{bad}");
+    assert!(bad.stderr.contains("does not begin with `.`"), "{bad}");
     let missing = host.run(&["new", "dev", "-d", "--", "no-such-program"]);
     assert!(missing.stderr.contains("there is no such program"), "{missing}");
     host.start("once", &["sh", "-c", "echo first"]);
@@ -335,13 +336,15 @@ fn a_long_log_keeps_its_end_and_says_so() {
 #[test]
 fn the_terminal_is_a_terminal_and_the_environment_is_right() {
     let host = Host::new();
-    let script = "tty >/dev/null && echo tty; stty size; echo $TERM $SIMSTIM_SESSION; pwd";
+    let script = "tty >/dev/null && echo tty; stty size; echo $TERM $SIMSTIM_SESSION; pwd; \
+                  test \"$PWD\" = \"$HOME\" && test -n \"$LANG$LC_ALL$LC_CTYPE\" && echo at home";
     host.start("env", &["sh", "-c", script]);
     host.becomes("env", "ended");
     let log = host.log("env");
     let lines: Vec<&str> = log.lines().collect();
     assert_eq!(lines[..3], ["tty", "24 80", "xterm-256color env"], "{log}");
     assert!(lines[3].ends_with("/simstim-dev/home"), "{log}");
+    assert_eq!(lines[4..], ["at home"], "{log}");
 }
 
 #[test]

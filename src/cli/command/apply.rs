@@ -85,7 +85,7 @@ fn what(words: &[String]) -> Result<(Vec<HostName>, Option<SavedPlan>), CliError
 /// Shows a plan before it is carried out. It is talk here: the data are the events.
 pub(super) fn show(ui: &Ui, plan: &Plan, path: &Path, run: RunArgs) {
     if !run.json {
-        ui.say(&render::plan::render(plan, path, ui.err));
+        ui.say(&render::plan::render(plan, path, ui, ui.err));
     }
 }
 

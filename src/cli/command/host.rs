@@ -143,6 +143,9 @@ async fn power(
             let error = CliError::failed(format!("{}: {}", args.name, entry.reason));
             return Err(entry.hints().into_iter().fold(error, CliError::hint));
         }
+        Some(entry) if !plan.has_changes() && !args.json => {
+            ui.say(&format!("{}: {}\n", args.name, entry.reason));
+        }
         _ => {}
     }
     let options = options(args.force);
@@ -194,7 +197,9 @@ async fn finish(
     (force, named): (bool, BTreeSet<HostName>),
     run: RunArgs,
 ) -> Result<ExitCode, CliError> {
-    show(ui, plan, &open.file.path, run);
+    if plan.has_changes() || plan.has_trouble() {
+        show(ui, plan, &open.file.path, run);
+    }
     if let Some(entry) = plan.hosts.iter().find(|entry| entry.action.is_trouble()) {
         let error = CliError::failed(format!("{}: {}; nothing was done", entry.host, entry.reason));
         return Err(entry.hints().into_iter().fold(error, CliError::hint));

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::cli::args::{PlanArgs, Wishes};
+use crate::cli::consent::check_count;
 use crate::cli::error::CliError;
 use crate::cli::open::{Start, open};
 use crate::cli::render;
@@ -22,16 +23,17 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: PlanArgs) -> Result<ExitCo
         let text = serde_json::to_string_pretty(&plan).expect("a plan is plain data");
         ui.print(&(text + "\n"))?;
     } else {
-        ui.print(&render::plan::render(&plan, &open.file.path, ui.out))?;
+        ui.print(&render::plan::render(&plan, &open.file.path, ui, ui.out))?;
     }
+    check_count(&plan, args.wishes.destroy)?;
     if let Some(path) = &args.out {
         SavedPlan { config_digest: config.digest(), plan: plan.clone() }.write(path)?;
         ui.say(&format!("saved: simstim apply {}\n", shell_path(path)));
     }
-    Ok(match (args.detailed_exitcode, plan.has_trouble(), plan.has_changes()) {
-        (true, true, _) => ExitCode::from(1),
-        (true, false, true) => ExitCode::from(2),
-        _ => ExitCode::SUCCESS,
+    Ok(match (plan.has_trouble(), args.detailed_exitcode && plan.has_changes()) {
+        (true, _) => ExitCode::FAILURE,
+        (false, true) => ExitCode::from(2),
+        (false, false) => ExitCode::SUCCESS,
     })
 }
 

@@ -16,7 +16,7 @@ use crate::cli::args::{KillArgs, LogsArgs, LsArgs, NewArgs, SessionName};
 use crate::cli::error::CliError;
 use crate::cli::open::{Open, Start, open};
 use crate::cli::render::progress::waiting;
-use crate::cli::render::sessions::{self, HostSessions};
+use crate::cli::render::sessions::{self, HostSessions, Sessions};
 use crate::cli::terminal::size;
 use crate::cli::ui::Ui;
 use crate::fleet::{ConnectError, Fleet};
@@ -105,15 +105,17 @@ pub(crate) async fn ls(ui: &Ui, start: &Start, args: LsArgs) -> Result<ExitCode,
 async fn look(fleet: &Fleet, entry: &HostPlan) -> HostSessions {
     let sessions = match fleet.look_at(entry).await {
         Ok(mut bridge) => {
-            let listed = list_sessions(&mut bridge).await.map_err(|error| error.to_string());
+            let listed = list_sessions(&mut bridge).await;
             let _ = bridge.goodbye().await;
-            listed
+            listed.map_or_else(|error| Sessions::Unknown(error.to_string()), Sessions::Known)
         }
-        Err(ConnectError::Helper { error: HelperError::NotInstalled, .. }) => Ok(Vec::new()),
-        Err(ConnectError::Helper { error, .. }) => Err(error.to_string()),
-        Err(ConnectError::NotRunning { state, .. }) => Err(state),
-        Err(ConnectError::NoMachine { why, .. }) => Err(why),
-        Err(error) => Err(error.to_string()),
+        Err(ConnectError::Helper { error: HelperError::NotInstalled, .. }) => {
+            Sessions::Known(Vec::new())
+        }
+        Err(ConnectError::Helper { error, .. }) => Sessions::Unknown(error.to_string()),
+        Err(ConnectError::NotRunning { state, .. }) => Sessions::NotRunning(state),
+        Err(ConnectError::NoMachine { why, .. }) => Sessions::Unknown(why),
+        Err(error) => Sessions::Unknown(error.to_string()),
     };
     HostSessions { host: entry.host.clone(), sessions }
 }
@@ -197,7 +199,12 @@ pub(crate) async fn kill(ui: &Ui, start: &Start, args: KillArgs) -> Result<ExitC
     let _ = bridge.goodbye().await;
     if args.json {
         let state = ended.as_ref().map(|session| sessions::word(session.state));
-        let value = json!({ "host": host, "session": name, "signal": signal, "state": state });
+        let mut value = json!({ "host": host, "session": name });
+        if let Some(signal) = signal {
+            value["signal"] = signal.into();
+        } else {
+            value["state"] = state.into();
+        }
         ui.print(&format!("{value}\n"))?;
     } else {
         match ended {

@@ -123,7 +123,8 @@ pub(crate) fn show(host: &Host, entry: &HostPlan, paper: Paper) -> String {
             format!("{} ({})", host.account, host.kind)
         },
     );
-    line("state", format!("{}: {}", state(entry), entry.reason));
+    let (word, reason) = (state(entry), entry.reason.to_string());
+    line("state", if word == reason { reason } else { format!("{word}: {reason}") });
     line("size", host.size.to_string());
     line("idle stop", host.idle_stop.to_string());
     line("power", host.power.to_string());

@@ -5,15 +5,16 @@ use std::path::Path;
 
 use similar::{ChangeTag, TextDiff};
 
-use crate::cli::ui::{Paper, Tone};
+use crate::cli::error::with_file;
+use crate::cli::ui::{Paper, Tone, Ui};
 use crate::plan::{Action, HostPlan, Impact, Note, Plan, Setting, StoppedBy, Stray};
 
 /// Where the details of an entry begin.
 const INDENT: usize = 6;
 
 /// The whole plan.
-pub(crate) fn render(plan: &Plan, path: &Path, paper: Paper) -> String {
-    let view = View { paper };
+pub(crate) fn render(plan: &Plan, path: &Path, ui: &Ui, paper: Paper) -> String {
+    let view = View { paper, named_file: ui.named_file.as_deref() };
     let mut text = String::new();
     let (changes, stays): (Vec<_>, Vec<_>) = plan
         .hosts
@@ -36,8 +37,9 @@ pub(crate) fn render(plan: &Plan, path: &Path, paper: Paper) -> String {
     paper.paint(Tone::Dim, head.trim_end()) + "\n\n" + &text
 }
 
-struct View {
+struct View<'u> {
     paper: Paper,
+    named_file: Option<&'u Path>,
 }
 
 fn sign(action: Action) -> (&'static str, Tone) {
@@ -65,7 +67,7 @@ fn impact(impact: Impact) -> Option<&'static str> {
     }
 }
 
-impl View {
+impl View<'_> {
     fn entry(&self, entry: &HostPlan, names: usize) -> String {
         let (sign, tone) = sign(entry.action);
         let name = format!("{:names$}", entry.host.as_str());
@@ -89,6 +91,7 @@ impl View {
             text += &self.wrapped(&note_words(&entry.host, note));
         }
         for hint in entry.hints() {
+            let hint = with_file(&hint, self.named_file);
             let try_word = self.paper.paint(Tone::Dim, "try:");
             writeln!(text, "{:INDENT$}{try_word} {hint}", "").expect("a string takes text");
         }
@@ -244,6 +247,7 @@ fn note_words(host: &crate::model::HostName, note: &Note) -> String {
                 "if {block} is this host under a new name: was = \"{host}\" in its block keeps it"
             )
         }
+        Note::KeepsName { name } => format!("its machine goes on being called {name}"),
         Note::Renamed { was } => format!("keeps the machine of its old name, {was}"),
     }
 }

@@ -155,8 +155,10 @@ pub(crate) fn summary(plan: &Plan, outcome: &Outcome, paper: Paper) -> String {
     let failed = outcome.failures.len();
     let trouble = plan.count(crate::plan::Action::is_trouble);
     if outcome.is_success() && trouble == 0 {
-        let word = if outcome.done == 0 { "Nothing had to be done." } else { "Done." };
-        writeln!(text, "{}", paper.paint(Tone::Good, word)).expect("a string takes text");
+        // Where nothing was to be done, the plan has said so.
+        if outcome.done > 0 {
+            writeln!(text, "{}", paper.paint(Tone::Good, "Done.")).expect("a string takes text");
+        }
         return text;
     }
     let mut parts = Vec::new();

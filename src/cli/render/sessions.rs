@@ -8,11 +8,23 @@ use super::table;
 use crate::cli::ui::Paper;
 use crate::model::{HostName, SessionFact, SessionState, Timestamp};
 
+/// The longest command shown whole on a terminal.
+const COMMAND: usize = 24;
+
 /// What was learnt of one host's sessions.
 pub(crate) struct HostSessions {
     pub(crate) host: HostName,
-    /// The sessions, or in a few words why they are not known.
-    pub(crate) sessions: Result<Vec<SessionFact>, String>,
+    pub(crate) sessions: Sessions,
+}
+
+/// Sessions, as far as a look without a wake shows them.
+pub(crate) enum Sessions {
+    /// All of them.
+    Known(Vec<SessionFact>),
+    /// The machine does not run; the word for what it does instead.
+    NotRunning(String),
+    /// In a few words why they are not known.
+    Unknown(String),
 }
 
 /// The word for a state.
@@ -44,7 +56,7 @@ fn row(host: &HostName, session: &SessionFact, now: Timestamp) -> Vec<String> {
         format!("{host}/{}", session.name),
         word(session.state).into(),
         age,
-        cut(&session.command, 24),
+        session.command.clone(),
         session.evidence.clone(),
     ]
 }
@@ -62,14 +74,20 @@ pub(crate) fn table(hosts: &[HostSessions], now: Timestamp, paper: Paper) -> Str
     let mut notes = String::new();
     for HostSessions { host, sessions } in hosts {
         match sessions {
-            Ok(sessions) => rows.extend(sessions.iter().map(|session| row(host, session, now))),
-            Err(why) => notes += &format!("{host}: {why}\n"),
+            Sessions::Known(sessions) => {
+                rows.extend(sessions.iter().map(|session| row(host, session, now)));
+            }
+            Sessions::NotRunning(why) | Sessions::Unknown(why) => {
+                notes += &format!("{host}: {why}\n");
+            }
         }
     }
-    let used: usize = (0..4)
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0) + 2)
-        .sum();
-    for row in &mut rows {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let used: usize = (0..3).map(|column| width(column).unwrap_or(0) + 2).sum::<usize>()
+        + width(3).unwrap_or(0).min(COMMAND)
+        + 2;
+    for row in rows.iter_mut().filter(|_| paper.cuts) {
+        row[3] = cut(&row[3], COMMAND);
         row[4] = cut(&row[4], paper.width.saturating_sub(used).max(24));
     }
     if rows.len() == 1 {
@@ -83,8 +101,11 @@ pub(crate) fn json(hosts: &[HostSessions]) -> String {
     let hosts: Vec<Value> = hosts
         .iter()
         .map(|host| match &host.sessions {
-            Ok(sessions) => json!({ "host": host.host, "sessions": sessions }),
-            Err(why) => json!({ "host": host.host, "unknown": why }),
+            Sessions::Known(sessions) => {
+                json!({ "host": host.host, "state": "running", "sessions": sessions })
+            }
+            Sessions::NotRunning(state) => json!({ "host": host.host, "state": state }),
+            Sessions::Unknown(why) => json!({ "host": host.host, "unknown": why }),
         })
         .collect();
     let value = json!({ "format": 1, "hosts": hosts });
