@@ -32,6 +32,8 @@ const ANSWER: Duration = Duration::from_millis(500);
 const LIST: Duration = Duration::from_secs(5);
 /// For a holder to start its program.
 const START: Duration = Duration::from_secs(10);
+/// For a holder to leave once its session has ended.
+const LEAVES: Duration = Duration::from_secs(5);
 /// Ended sessions that are kept to be read.
 const KEPT: usize = 50;
 
@@ -251,7 +253,7 @@ fn choose_name(place: &Place, spec: &NewSession) -> Result<String, String> {
         return Err("a session's name is made of letters, digits, `-`, `_` and `.`".into());
     }
     let path = sessions.join(&spec.name);
-    if is_held(&path) {
+    if is_held(&path) && !lets_go(&path) {
         return Err(format!("there is a session `{}` already", spec.name));
     }
     if path.exists() {
@@ -261,6 +263,19 @@ fn choose_name(place: &Place, spec: &NewSession) -> Result<String, String> {
             .map_err(|error| format!("cannot set the ended `{}` aside: {error}", spec.name))?;
     }
     Ok(spec.name.clone())
+}
+
+/// Whether the holder of a session that has ended leaves: it still says so to who is attached.
+fn lets_go(folder: &Path) -> bool {
+    let deadline = Instant::now() + LEAVES;
+    let over = |session: &Session| session.state == State::Ended.word();
+    while is_held(folder) {
+        if !over(&describe(folder, deadline)) || Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
 }
 
 fn free_name(sessions: &Path, base: &str, first: String) -> String {

@@ -294,7 +294,7 @@ fn another_engine_behind_the_same_context_blocks_until_here() {
     let plan = world.run(&["plan"]).ok();
     assert!(plan.said().contains("is LOST: gone"), "{plan}");
     fake_docker(&mut world, "[ \"$1\" = info ] && { echo OTHER:ENGINE; exit 0; }");
-    let plan = world.run(&["plan"]).ok();
+    let plan = world.run(&["plan"]).in_trouble();
     assert!(plan.said().contains("not at engine OTHER:ENGINE"), "{plan}");
     let plan = world.run(&["plan", "--here"]).ok();
     assert!(plan.said().contains("1 to create"), "{plan}");
@@ -320,7 +320,7 @@ fn a_copied_container_is_left_alone_by_every_verb() {
         let state = docker(&["inspect", "--format", "{{.State.Status}}", &copied]);
         assert_eq!(state, "running", "{words:?}");
     }
-    let plan = world.run(&["plan"]).ok();
+    let plan = world.run(&["plan"]).in_trouble();
     assert!(plan.said().contains("somebody's copy of machine"), "{plan}");
 }
 
@@ -344,7 +344,7 @@ fn no_engine_no_program_and_nonsense_are_told_apart_and_make_nothing() {
     let mut world = World::new();
     world.file(&host("dev", ""));
     world.set("DOCKER_HOST", "unix:///nowhere/docker.sock");
-    let absent = world.run(&["plan"]).ok();
+    let absent = world.run(&["plan"]).in_trouble();
     assert!(absent.said().contains("the docker engine does not answer"), "{absent}");
     for (script, expected) in [
         ("echo 'WARNING: something'", "printed something that is no container"),
@@ -359,12 +359,12 @@ fn no_engine_no_program_and_nonsense_are_told_apart_and_make_nothing() {
         std::fs::write(bin.join("docker"), format!("#!/bin/sh\n{script}\n")).unwrap();
         Command::new("chmod").arg("755").arg(bin.join("docker")).status().unwrap();
         world.set("PATH", format!("{}:/usr/bin:/bin", bin.display()));
-        let run = world.run(&["plan"]).ok();
+        let run = world.run(&["plan"]).in_trouble();
         assert!(run.said().contains(expected), "{run}");
         assert!(run.said().contains("1 unknown"), "{run}");
     }
     world.set("PATH", "/nowhere");
-    let run = world.run(&["plan"]).ok();
+    let run = world.run(&["plan"]).in_trouble();
     assert!(run.said().contains("`docker` is not installed, or not in PATH"), "{run}");
 }
 
@@ -373,7 +373,7 @@ fn a_context_that_does_not_exist_is_said() {
     let world = World::new();
     world.file(&(host("dev", "") + "[provider.docker]\ncontext = \"nowhere\"\n"));
     let _ = world.run(&["trust", "--yes"]).ok();
-    let run = world.run(&["plan"]).ok();
+    let run = world.run(&["plan"]).in_trouble();
     assert!(run.said().contains("docker context ls"), "{run}");
 }
 
@@ -725,7 +725,7 @@ fn a_dead_container_is_said_and_left_alone() {
             "case \" $* \" in *' inspect --type container '*) {real} \"$@\" | {dead}; exit;; esac"
         ),
     );
-    let plan = world.run(&["plan", &name]).ok();
+    let plan = world.run(&["plan", &name]).in_trouble();
     assert!(plan.said().contains("its engine calls it dead"), "{plan}");
     let _ = world.run(&["apply", "--yes"]);
     let exec = world.run(&["exec", &name, "--", "true"]);

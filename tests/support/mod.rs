@@ -45,6 +45,13 @@ impl Run {
         assert_eq!(self.code, Some(0), "{self}");
         self
     }
+
+    /// The run, which must have failed as what cannot be done fails.
+    #[track_caller]
+    pub fn in_trouble(self) -> Self {
+        assert_eq!(self.code, Some(1), "{self}");
+        self
+    }
 }
 
 impl Sandbox {
