@@ -385,17 +385,34 @@ impl Fleet {
     /// # Errors
     /// [`ConnectError::NotRunning`] where there is nothing to look at.
     pub async fn look(&self, config: &Config, name: &HostName) -> Result<Bridge, ConnectError> {
-        let only = Some(BTreeSet::from([name.clone()]));
-        let policy = Policy { only, power_only: true, ..Policy::default() };
-        let observed = self.observe(config, &policy).await;
-        let plan = self.glance(config, &observed, &policy);
-        let entry = plan.hosts.iter().find(|entry| entry.host == *name);
-        let entry = entry.ok_or_else(|| ConnectError::NoHost(name.clone()))?;
-        self.look_at(entry).await
+        self.reach(&self.glance_at(config, name).await?, Purpose::Look).await
+    }
+
+    /// Opens a bridge for an attachment whose connection broke: it wakes nothing, as it may be the
+    /// end of a machine that broke it.
+    ///
+    /// # Errors
+    /// [`ConnectError::NotRunning`] where somebody has to ask for the machine first.
+    pub async fn again(&self, config: &Config, name: &HostName) -> Result<Bridge, ConnectError> {
+        self.reach(&self.glance_at(config, name).await?, Purpose::Attach).await
     }
 
     /// Opens a looking bridge to the machine of a plan's entry.
     pub async fn look_at(&self, entry: &HostPlan) -> Result<Bridge, ConnectError> {
+        self.reach(entry, Purpose::Look).await
+    }
+
+    async fn glance_at(&self, config: &Config, name: &HostName) -> Result<HostPlan, ConnectError> {
+        let only = Some(BTreeSet::from([name.clone()]));
+        let policy = Policy { only, power_only: true, ..Policy::default() };
+        let observed = self.observe(config, &policy).await;
+        let plan = self.glance(config, &observed, &policy);
+        let entry = plan.hosts.into_iter().find(|entry| entry.host == *name);
+        entry.ok_or_else(|| ConnectError::NoHost(name.clone()))
+    }
+
+    /// A bridge to a machine that runs.
+    async fn reach(&self, entry: &HostPlan, purpose: Purpose) -> Result<Bridge, ConnectError> {
         let name = entry.host.clone();
         let Some(machine) = &entry.machine else {
             if entry.action.is_trouble() {
@@ -409,7 +426,10 @@ impl Fleet {
             return Err(ConnectError::NotRunning { host: name, state });
         }
         let transport = self.provider(machine)?.transport(machine);
-        let bridge = connect(&*transport, &machine.mark, &self.helpers, Purpose::Look).await;
+        let bridge = match purpose {
+            Purpose::Look => connect(&*transport, &machine.mark, &self.helpers, purpose).await,
+            _ => self.bridge(&*transport, &machine.mark, purpose).await,
+        };
         bridge.map_err(|error| ConnectError::Helper { host: name, error })
     }
 

@@ -15,13 +15,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock};
 use schema::frame::{Decoder, MAX_DATA};
 use schema::message::{
-    Attach, Body, CheckIdle, Data, Eof, Failed, Goodbye, GoodbyeAck, Hello, LOG, LogStart, Pong,
-    ReadLog, STDIN, Session, SessionStarted, Sessions, Started, Verdict,
+    Attach, Attached, Body, CheckIdle, Data, Eof, Failed, Goodbye, GoodbyeAck, Hello, LOG,
+    LogStart, Pong, ReadLog, STDIN, Session, SessionStarted, Sessions, Started, VIEW, Verdict,
 };
 
 use crate::holder::now;
 use crate::idle::{self, Count};
-use crate::log::LogReader;
+use crate::log::{self, LogReader};
 use crate::marks;
 use crate::outgoing::Outgoing;
 use crate::place::{Place, boot_id};
@@ -89,6 +89,8 @@ struct Tail {
     folder: PathBuf,
     follow: bool,
     limit: u64,
+    /// What is said when it was sent whole.
+    end: Body,
 }
 
 /// The way to the holder of the session that the client is attached to.
@@ -96,6 +98,16 @@ struct Link {
     stream: UnixStream,
     decoder: Decoder,
     out: Outgoing,
+    /// Its first message came, which is its hello.
+    greeted: bool,
+}
+
+impl Link {
+    fn say(&mut self, body: Body) {
+        self.out.push(body);
+        // A holder that is gone is found out by reading.
+        let _ = self.out.write(&self.stream);
+    }
 }
 
 /// How often a followed log is looked at: as fast as a person notices.
@@ -245,24 +257,29 @@ impl Bridge {
             }
             Body::Goodbye(Goodbye {}) => {
                 self.leaving = true;
+                if let Some(link) = &mut self.link {
+                    link.say(Body::Goodbye(Goodbye {}));
+                }
                 // Before the answer: whoever got it may ask at once what keeps the machine.
                 self.depart();
                 self.send(Body::GoodbyeAck(GoodbyeAck {}));
             }
             Body::Attach(attach) if self.purpose == Purpose::Attach && self.link.is_none() => {
-                match self.attach(attach) {
-                    Ok(link) => self.link = Some(link),
-                    Err(reason) => self.fail(&reason),
+                if let Err(reason) = self.attach(attach) {
+                    self.fail(&reason);
                 }
             }
-            Body::Data(_) | Body::Credit(_) | Body::Resize(_)
+            Body::Credit(credit) if credit.stream == LOG && self.tail.is_some() => {
+                if let Some(tail) = &mut self.tail {
+                    tail.limit = tail.limit.max(credit.limit);
+                }
+            }
+            Body::Data(_) | Body::Credit(_) | Body::Resize(_) | Body::Repaint(_)
                 if self.purpose == Purpose::Attach =>
             {
                 // Late where the session has ended.
                 if let Some(link) = &mut self.link {
-                    link.out.push(body);
-                    // A holder that is gone is found out by reading.
-                    let _ = link.out.write(&link.stream);
+                    link.say(body);
                 }
             }
             Body::Exec(exec) if self.purpose == Purpose::Exec && self.program.is_none() => {
@@ -294,11 +311,8 @@ impl Bridge {
             Body::Eof(Eof { stream }) => {
                 self.with_program(|program| program.end_output(stream))?;
             }
-            Body::Credit(credit) if credit.stream == LOG => {
-                if let Some(tail) = &mut self.tail {
-                    tail.limit = tail.limit.max(credit.limit);
-                }
-            }
+            // Late where the log was sent whole.
+            Body::Credit(credit) if credit.stream == LOG => {}
             Body::Credit(credit) => {
                 self.with_program(|program| program.grant(credit.stream, credit.limit))?;
             }
@@ -363,19 +377,33 @@ impl Bridge {
         self.program.as_mut().map_or(Ok(()), act).map_err(broken)
     }
 
-    /// Opens the way to a session's holder, which answers with the screen.
-    fn attach(&self, attach: Attach) -> Result<Link, String> {
+    /// Opens the way to a session's holder, which answers with the screen or with what was missed.
+    fn attach(&mut self, attach: Attach) -> Result<(), String> {
         let folder = sessions::find(&self.place, &attach.name)?;
         if !sessions::is_held(&folder) {
-            return Err(format!("session `{}` has ended", attach.name));
+            return self.send_rest(folder, &attach);
         }
         let lost = |error: io::Error| format!("its holder does not answer: {error}");
         let stream = sessions::connect(&folder).map_err(lost)?;
         set_nonblocking(stream.as_fd()).map_err(lost)?;
-        let mut link = Link { stream, decoder: Decoder::default(), out: Outgoing::default() };
-        link.out.push(Body::Attach(attach));
-        link.out.write(&link.stream).map_err(lost)?;
-        Ok(link)
+        let (decoder, out) = (Decoder::default(), Outgoing::default());
+        let mut link = Link { stream, decoder, out, greeted: false };
+        link.say(Body::Attach(attach));
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// To one whose connection broke and whose session ended meanwhile: what it missed, and the end.
+    fn send_rest(&mut self, folder: PathBuf, attach: &Attach) -> Result<(), String> {
+        let received = attach.received.filter(|offset| log::keeps(&folder, *offset));
+        let (Some(offset), Some(end)) = (received, sessions::end(&folder)) else {
+            return Err(format!("session `{}` has ended", attach.name));
+        };
+        self.send(Body::Attached(Attached { known: false, typed: 0, resumed: true }));
+        let reader = LogReader::at(&folder, offset);
+        let limit = offset + VIEW;
+        self.tail = Some(Tail { reader, folder, follow: false, limit, end: Body::Exited(end) });
+        Ok(())
     }
 
     /// Passes on what the holder says. Its end is the end of the attachment.
@@ -390,7 +418,18 @@ impl Bridge {
         };
         loop {
             match link.decoder.next_message() {
-                Ok(Some(body)) => self.out.push(body),
+                Ok(Some(Body::Hello(hello))) if !link.greeted => {
+                    link.greeted = true;
+                    if schema::agree(hello.protocol_min, hello.protocol_max).is_none() {
+                        let version: String = hello.version.chars().take(40).collect();
+                        let why = format!("its holder, of version {version}, speaks otherwise");
+                        return self.lose_holder(&why);
+                    }
+                }
+                Ok(Some(body)) => {
+                    link.greeted = true;
+                    self.out.push(body);
+                }
                 Ok(None) => break,
                 Err(_) => return self.lose_holder("its holder talks nonsense"),
             }
@@ -431,7 +470,9 @@ impl Bridge {
                 let reader = LogReader::new(&folder);
                 let offset = reader.offset();
                 self.send(Body::LogStart(LogStart { offset }));
-                self.tail = Some(Tail { reader, folder, follow: request.follow, limit: offset });
+                let end = Body::Eof(Eof { stream: LOG });
+                let follow = request.follow;
+                self.tail = Some(Tail { reader, folder, follow, limit: offset, end });
             }
             Err(reason) => self.fail(&reason),
         }
@@ -453,8 +494,8 @@ impl Bridge {
                 let offset = tail.reader.offset() - bytes.len() as u64;
                 self.send(Body::Data(Data { stream: LOG, offset, bytes: bytes.into() }));
             } else if over {
-                self.tail = None;
-                self.send(Body::Eof(Eof { stream: LOG }));
+                let end = self.tail.take().map(|tail| tail.end);
+                return end.map_or((), |end| self.send(end));
             } else {
                 return;
             }

@@ -31,6 +31,15 @@ impl LogWriter {
         self.offset
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether what was printed from `offset` on is still to be had, as far as names tell.
+    pub(crate) fn keeps(&self, offset: u64) -> bool {
+        offset == self.offset || (offset < self.offset && keeps(&self.folder, offset))
+    }
+
     /// Appends bytes. A disk that takes none loses them from the log, never from the program.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
@@ -87,6 +96,11 @@ impl LogWriter {
     }
 }
 
+/// Whether a log begins at `offset` or before.
+pub(crate) fn keeps(folder: &Path, offset: u64) -> bool {
+    segments(folder).first().is_some_and(|oldest| *oldest <= offset)
+}
+
 fn segment_path(folder: &Path, offset: u64) -> PathBuf {
     folder.join(format!("log.{offset:020}"))
 }
@@ -114,9 +128,21 @@ impl LogReader {
         Self { folder: folder.into(), offset }
     }
 
+    /// Begins at an offset.
+    pub(crate) fn at(folder: &Path, offset: u64) -> Self {
+        Self { folder: folder.into(), offset }
+    }
+
     /// The offset of the next byte.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// The bytes right at its offset, at most `most`; `None` where they are not kept.
+    pub(crate) fn next(&mut self, most: usize) -> Option<Vec<u8>> {
+        let offset = self.offset;
+        let bytes = self.read(most);
+        (!bytes.is_empty() && self.offset == offset + bytes.len() as u64).then_some(bytes)
     }
 
     /// The next bytes, at most `most`; empty where there are none yet. Skips what was dropped.

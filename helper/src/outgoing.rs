@@ -31,6 +31,14 @@ impl Outgoing {
         debug_assert_eq!(result, Ok::<(), FrameError>(()));
     }
 
+    /// What waits, for tests.
+    #[cfg(test)]
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        let bytes = self.bytes.split_off(self.start);
+        (self.bytes, self.start) = (Vec::new(), 0);
+        bytes
+    }
+
     /// Writes what the stream takes now; it must not block.
     pub(crate) fn write(&mut self, fd: impl AsFd) -> io::Result<()> {
         while self.len() > 0 {

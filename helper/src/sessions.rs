@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use schema::frame::{Decoder, Encoder, MAX_MESSAGE};
-use schema::message::{Body, Describe, NewSession, Session};
+use schema::message::{Body, Describe, Exited, NewSession, Session};
 
 use crate::place::Place;
 use crate::state::State;
@@ -117,21 +117,26 @@ fn meta(folder: &Path) -> Session {
 fn ended(folder: &Path, session: &mut Session) {
     session.state = State::Ended.word().into();
     session.pid = 0;
-    let text = fs::read_to_string(folder.join("ended")).unwrap_or_default();
-    let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    let number = |text: &str| text.parse().ok();
-    match words.as_slice() {
-        ["code", code, at] => {
-            session.code = number(code);
-            session.ended_at = at.parse().ok();
-            session.evidence = end_words(session.code, None);
-        }
-        ["signal", signal, at] => {
-            session.signal = number(signal);
-            session.ended_at = at.parse().ok();
-            session.evidence = end_words(None, session.signal);
-        }
-        _ => session.evidence = "its machine stopped, or its holder was killed".into(),
+    session.ended_at =
+        ended_line(folder).split_ascii_whitespace().nth(2).and_then(|at| at.parse().ok());
+    session.evidence = "its machine stopped, or its holder was killed".into();
+    if let Some(end) = end(folder) {
+        (session.code, session.signal) = (end.code, end.signal);
+        session.evidence = end_words(end.code, end.signal);
+    }
+}
+
+fn ended_line(folder: &Path) -> String {
+    fs::read_to_string(folder.join("ended")).unwrap_or_default()
+}
+
+/// How a session's program ended, if its holder saw it.
+pub(crate) fn end(folder: &Path) -> Option<Exited> {
+    let line = ended_line(folder);
+    match line.split_ascii_whitespace().collect::<Vec<_>>().as_slice() {
+        ["code", code, _] => Some(Exited { code: code.parse().ok(), signal: None }),
+        ["signal", signal, _] => Some(Exited { code: None, signal: signal.parse().ok() }),
+        _ => None,
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Message {
     /// `None` is a message from a version that knows more than this one.
     #[prost(
         oneof = "Body",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31"
     )]
     pub body: Option<Body>,
 }
@@ -100,6 +100,12 @@ pub enum Body {
     Painted(Painted),
     #[prost(message, tag = "28")]
     Resize(Resize),
+    #[prost(message, tag = "29")]
+    Attached(Attached),
+    #[prost(message, tag = "30")]
+    Notice(Notice),
+    #[prost(message, tag = "31")]
+    Repaint(Repaint),
 }
 
 /// The helper's first message: which machine this is and what speaks.
@@ -302,6 +308,13 @@ pub struct Session {
     /// When it ended, in seconds since 1970 by the machine's clock.
     #[prost(uint64, optional, tag = "9")]
     pub ended_at: Option<u64>,
+    /// Clients that are attached now.
+    #[prost(uint32, tag = "10")]
+    pub attached: u32,
+    /// How long ago a person last gave a sign of life (a key, a paste, the mouse, another size), in
+    /// seconds; `None`: never.
+    #[prost(uint64, optional, tag = "11")]
+    pub key_age: Option<u64>,
 }
 
 /// Starts a program in a terminal that outlives every connection.
@@ -401,9 +414,13 @@ pub struct Verdict {
     pub idle_for: u64,
 }
 
-/// Attaches to a session. The answer is a paint: [`Data`] of [`SCREEN`], then [`Painted`]; then the
-/// session's output as [`Data`] of [`LOG`], and [`Exited`] at its end. Another paint may come at any
-/// time, where the reader fell behind. What is typed goes back as [`Data`] of [`STDIN`].
+/// Attaches to a session. The answer is [`Attached`], then, unless output goes on from `received`, a
+/// paint: [`Data`] of [`SCREEN`], then [`Painted`]; then the session's output as [`Data`] of [`LOG`],
+/// and [`Exited`] at its end. Another paint may come at any time, where the reader fell behind. What
+/// is typed goes back as [`Data`] of [`STDIN`].
+///
+/// Who leaves for good says [`Goodbye`]. Without it the holder remembers the attachment: an attach
+/// with the same `client` takes its place, whether its connection is known to be broken or not.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Attach {
     /// The session.
@@ -418,7 +435,46 @@ pub struct Attach {
     /// Only looks: neither types nor sets the size.
     #[prost(bool, tag = "4")]
     pub read_only: bool,
+    /// Random bytes that name this attachment over all its connections; empty: it has only one.
+    #[prost(bytes = "vec", tag = "5")]
+    pub client: Vec<u8>,
+    /// Output before this offset was received; it is to go on there, where it is still kept.
+    #[prost(uint64, optional, tag = "6")]
+    pub received: Option<u64>,
+    /// The terminal shows something that is not the session's: a paint is wanted in any case.
+    #[prost(bool, tag = "7")]
+    pub repaint: bool,
+    /// Lines of earlier output to be sent before the first paint.
+    #[prost(uint32, tag = "8")]
+    pub scrollback: u32,
 }
+
+/// The answer to [`Attach`].
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Attached {
+    /// An attachment of that name was here before, and goes on.
+    #[prost(bool, tag = "1")]
+    pub known: bool,
+    /// So many bytes typed in this attachment have come; what follows begins there.
+    #[prost(uint64, tag = "2")]
+    pub typed: u64,
+    /// Output goes on where it was broken off, with a credit of [`VIEW`] bytes from there; if not,
+    /// a paint follows.
+    #[prost(bool, tag = "3")]
+    pub resumed: bool,
+}
+
+/// Something to be said beside what the session prints.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Notice {
+    /// One line for people.
+    #[prost(string, tag = "1")]
+    pub text: String,
+}
+
+/// The terminal shows something that is not the session's: a paint is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Repaint {}
 
 /// The screen was sent. Output goes on at `offset`, with a credit of [`VIEW`] bytes from there.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]

@@ -9,8 +9,9 @@ mod embedded;
 mod exec;
 mod sessions;
 mod streams;
+mod typing;
 
-pub use attach::{AttachEnd, AttachRequest, Terminal, attach};
+pub use attach::{AttachEnd, AttachRequest, Attachment, Terminal};
 pub use bootstrap::{Installed, bootstrap};
 pub use bridge::{Bridge, Purpose, connect};
 pub use door::{Door, HelperDoor};
@@ -74,6 +75,11 @@ pub enum HelperError {
 }
 
 impl HelperError {
+    /// Whether only the connection is to blame, so that another may do.
+    pub fn is_of_connection(&self) -> bool {
+        matches!(self, Self::Transport(_) | Self::NotReached { .. } | Self::Lost(_))
+    }
+
     /// What to type about it.
     pub fn hints(&self) -> Vec<String> {
         match self {

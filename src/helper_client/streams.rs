@@ -36,24 +36,29 @@ pub(super) struct Output {
     pub(super) limit: u64,
 }
 
-impl Input {
-    pub(super) fn start(mut stdin: Box<dyn Read + Send>) -> Self {
-        let (sender, chunks) = mpsc::channel(READ_AHEAD);
-        std::thread::spawn(move || {
-            let mut buffer = vec![0; MAX_DATA];
-            loop {
-                // An input that breaks ends, as a closed terminal does.
-                let read = match stdin.read(&mut buffer) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    result => result.unwrap_or(0),
-                };
-                let chunk = Bytes::copy_from_slice(&buffer[..read]);
-                if read == 0 || sender.blocking_send(chunk).is_err() {
-                    break;
-                }
+/// Reads a stream on a thread of its own; the channel ends with it.
+pub(super) fn read_ahead(mut stream: Box<dyn Read + Send>) -> mpsc::Receiver<Bytes> {
+    let (sender, chunks) = mpsc::channel(READ_AHEAD);
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; MAX_DATA];
+        loop {
+            // A stream that breaks ends, as a closed terminal does.
+            let read = match stream.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result.unwrap_or(0),
+            };
+            let chunk = Bytes::copy_from_slice(&buffer[..read]);
+            if read == 0 || sender.blocking_send(chunk).is_err() {
+                break;
             }
-        });
-        Self { chunks: Some(chunks), pending: Bytes::new(), sent: 0, limit: 0 }
+        }
+    });
+    chunks
+}
+
+impl Input {
+    pub(super) fn start(stdin: Box<dyn Read + Send>) -> Self {
+        Self { chunks: Some(read_ahead(stdin)), pending: Bytes::new(), sent: 0, limit: 0 }
     }
 
     fn room(&self) -> usize {

@@ -165,3 +165,92 @@ fn all_that_is_printed_is_shown_in_order() {
     let numbers = text.lines().filter_map(|line| line.trim().parse::<u32>().ok());
     assert!(numbers.eq(1..=500_000));
 }
+
+#[test]
+fn a_cut_connection_comes_back_by_itself_with_all_that_was_typed_meanwhile() {
+    let host = Host::new();
+    let script = "stty -echo; echo ready; while read a; do echo got $a; done";
+    let mut terminal = host.terminal(&["new", "dev", "--name", "cut", "--", "sh", "-c", script]);
+    terminal.shows("ready");
+    for turn in 0..5 {
+        terminal.type_in(format!("before {turn}\r").as_bytes());
+        terminal.cut();
+        terminal.type_in(format!("after {turn}\r").as_bytes());
+        terminal.shows(&format!("got after {turn}"));
+    }
+    let got: Vec<String> = terminal.text().lines().map(String::from).collect();
+    let expected =
+        (0..5).flat_map(|turn| [format!("got before {turn}"), format!("got after {turn}")]);
+    let got: Vec<&String> = got.iter().filter(|line| line.starts_with("got ")).collect();
+    assert!(got.iter().map(|line| (*line).clone()).eq(expected), "{got:?}");
+    terminal.type_in(b"\x1c\x1c");
+    assert_eq!(terminal.end(), Some(0));
+}
+
+/// Cuts here, and what they happen in; `SIMSTIM_CUTS` asks for more.
+fn cuts() -> usize {
+    std::env::var("SIMSTIM_CUTS").ok().and_then(|cuts| cuts.parse().ok()).unwrap_or(25)
+}
+
+#[test]
+fn output_is_the_same_byte_for_byte_however_often_it_is_cut() {
+    let host = Host::new();
+    let cuts = cuts();
+    // Mebibytes: enough to be cut in the middle of.
+    let size = (cuts / 4).clamp(4, 256);
+    let script = format!(
+        "stty raw -echo; echo ready; read a; seq -f %015.0f 1 {}; read b; exit 5",
+        size << 16
+    );
+    let mut terminal = host.terminal(&["new", "dev", "--name", "cut", "--", "bash", "-c", &script]);
+    terminal.shows("ready");
+    terminal.type_in(b"x\n");
+    let total = size << 20;
+    let output = |terminal: &Terminal| {
+        let begin = terminal.bytes.windows(16).position(|part| part == b"000000000000001\n");
+        terminal.bytes.len() - begin.unwrap_or(terminal.bytes.len())
+    };
+    let mut begin = None;
+    let mut done = 0;
+    while done < cuts {
+        let goal = total / (cuts + 1) * (done + 1);
+        terminal.wait("more output", |terminal| {
+            if begin.is_none() {
+                begin =
+                    Some(terminal.bytes.len() - output(terminal)).filter(|_| output(terminal) > 0);
+            }
+            begin.is_some_and(|begin| terminal.bytes.len() - begin >= goal)
+        });
+        terminal.cut();
+        done += 1;
+    }
+    terminal.wait("all output", |terminal| terminal.bytes.len() - begin.unwrap() >= total);
+    let expected = (1..=size << 16).map(|number| format!("{number:015}\n"));
+    let shown = &terminal.bytes[begin.unwrap()..][..total];
+    for (line, expected) in shown.chunks(16).zip(expected) {
+        assert_eq!(String::from_utf8_lossy(line), expected);
+    }
+    terminal.type_in(b"x\n");
+    assert_eq!(terminal.end(), Some(5));
+}
+
+#[test]
+fn what_is_typed_arrives_once_and_in_order_however_often_it_is_cut() {
+    let host = Host::new();
+    let script = "stty raw -echo; echo ready; exec cat";
+    let mut terminal = host.terminal(&["new", "dev", "--name", "cat", "--", "sh", "-c", script]);
+    terminal.shows("ready");
+    let begin = terminal.bytes.len();
+    let mut typed = String::new();
+    for turn in 0..cuts() {
+        let keys: String = (0..40).map(|key| format!("{turn:04}.{key:02} ")).collect();
+        terminal.type_in(keys.as_bytes());
+        typed += &keys;
+        terminal.cut();
+    }
+    terminal.type_in(b"the end");
+    terminal.wait("the end", |terminal| terminal.bytes.ends_with(b"the end"));
+    let shown = String::from_utf8_lossy(&terminal.bytes[begin..]).into_owned();
+    let shown = &shown[shown.find("0000.00").unwrap()..];
+    assert_eq!(shown, typed + "the end");
+}

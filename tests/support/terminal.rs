@@ -78,7 +78,8 @@ impl Terminal {
         while !done(self) {
             let left = deadline.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "never: {what}; the screen shows\n{}", self.text());
-            self.read(left);
+            // What is waited for may be something else than bytes.
+            self.read(left.min(Duration::from_millis(10)));
         }
     }
 
@@ -96,6 +97,24 @@ impl Terminal {
                 return status.code();
             }
         }
+    }
+
+    /// Cuts the connection that the program has, or has again.
+    #[track_caller]
+    pub fn cut(&mut self) {
+        self.wait("a connection to cut", |terminal| terminal.cut_now() > 0);
+    }
+
+    fn cut_now(&self) -> usize {
+        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let children = std::fs::read_to_string(children).unwrap_or_default();
+        let pids = children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
+        let bridges = pids.filter(|pid: &i32| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.windows(14).any(|part| part == b"bridge\0attach\0")
+        });
+        let killed = bridges.filter_map(Pid::from_raw);
+        killed.filter(|pid| kill_process(*pid, Signal::KILL).is_ok()).count()
     }
 
     /// Kills the program as nothing else does.

@@ -2,9 +2,11 @@
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
 
 use super::exec::{code_of, raw};
 use super::session::{choose, wake};
@@ -13,10 +15,17 @@ use crate::cli::error::CliError;
 use crate::cli::open::{Open, Start, open};
 use crate::cli::terminal::{DETACH, Raw, Typed, size};
 use crate::cli::ui::Ui;
+use crate::fleet::{ConnectError, Fleet, random};
 use crate::helper_client::{
-    AttachEnd, AttachRequest, Bridge, HelperError, Purpose, Terminal, attach,
+    AttachEnd, AttachRequest, Attachment, Bridge, HelperError, Purpose, Terminal,
 };
 use crate::model::HostName;
+use crate::stop::stop;
+
+/// A connection that is back so soon needs no word.
+const UNSAID: Duration = Duration::from_secs(1);
+/// The longest pause between two tries.
+const LONGEST: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(ui: &Ui, start: &Start, args: AttachArgs) -> Result<ExitCode, CliError> {
     let open = open(ui, start)?;
@@ -30,7 +39,8 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: AttachArgs) -> Result<Exit
     let fleet = open.fleet()?;
     let mut bridge = wake(ui, &open, &fleet, &wanted.host, Purpose::Attach).await?;
     let name = choose(&mut bridge, &wanted).await?;
-    show(ui, bridge, &wanted.host, name, args.read_only).await
+    let way = Way { open: &open, fleet: &fleet, host: &wanted.host };
+    show(ui, way, bridge, name, args.read_only).await
 }
 
 fn only_host(open: &Open) -> Result<HostName, CliError> {
@@ -54,21 +64,32 @@ pub(super) fn check_terminal(instead: &[String]) -> Result<(), CliError> {
     Err(instead.iter().fold(error, CliError::hint))
 }
 
+/// How to get to a host, and to get there again.
+#[derive(Clone, Copy)]
+pub(super) struct Way<'a> {
+    pub(super) open: &'a Open,
+    pub(super) fleet: &'a Fleet,
+    pub(super) host: &'a HostName,
+}
+
+/// Why an attachment is over, other than by its own end.
+enum Broken {
+    Helper(HelperError),
+    Connect(ConnectError),
+}
+
 /// Shows a session in this terminal until the person leaves or it ends.
 pub(super) async fn show(
     ui: &Ui,
+    way: Way<'_>,
     bridge: Bridge,
-    host: &HostName,
     name: String,
     read_only: bool,
 ) -> Result<ExitCode, CliError> {
-    let (resized, resizes) = mpsc::channel(4);
-    let mut changes = listen(SignalKind::window_change())?;
-    tokio::spawn(async move {
-        while changes.recv().await.is_some() && resized.send(size()).await.is_ok() {}
-    });
+    let host = way.host;
     let (mut terminate, mut hang_up) =
         (listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
+    let resizes = resizes()?;
     ui.say(&format!("attached to {host}/{name}; leave it with {DETACH}\n"));
     let (left, leave) = oneshot::channel();
     let terminal = Terminal {
@@ -77,16 +98,20 @@ pub(super) async fn show(
         output: Box::new(raw(std::io::stdout())?),
         resizes,
     };
-    let request = AttachRequest { name: name.clone(), size: size(), read_only };
+    let (name, client) = (name.clone(), random());
+    let again = format!("simstim attach {host}/{name}");
+    let request = AttachRequest { name: name.clone(), size: size(), read_only, client };
     let ended = {
         let _raw = Raw::new()?;
-        tokio::select! {
-            ended = attach(bridge, request, terminal) => ended,
+        let mut attachment = Attachment::start(request, terminal);
+        let ended = tokio::select! {
+            ended = stay(way, &mut attachment, bridge) => ended,
             _ = terminate.recv() => Ok(AttachEnd::Detached),
             _ = hang_up.recv() => Ok(AttachEnd::Detached),
-        }
+        };
+        attachment.finish(matches!(ended, Ok(AttachEnd::Ended(_)))).await;
+        ended
     };
-    let again = format!("simstim attach {host}/{name}");
     match ended {
         Ok(AttachEnd::Detached) => {
             ui.say(&format!("left {host}/{name}, which goes on; back to it: {again}\n"));
@@ -97,16 +122,134 @@ pub(super) async fn show(
             ui.say(&format!("{host}/{name} ended with code {code}\n"));
             Ok(ExitCode::from(code))
         }
-        Err(error @ HelperError::Refused(_)) => {
+        Err(Broken::Helper(error @ HelperError::Refused(_))) => {
             let error = CliError::failed(format!("{host}: {error}"));
             Err(error.hint(format!("simstim ls {host}")))
         }
-        Err(error) => {
+        Err(Broken::Helper(error)) => {
             Err(CliError::failed(format!("{host}: {error}; the session goes on")).hint(again))
+        }
+        Err(Broken::Connect(error)) => Err(error.into()),
+    }
+}
+
+/// Attached over one bridge after another, for as long as the person waits.
+async fn stay(
+    way: Way<'_>,
+    attachment: &mut Attachment,
+    mut bridge: Bridge,
+) -> Result<AttachEnd, Broken> {
+    loop {
+        match attachment.over(bridge).await {
+            Ok(end) => return Ok(end),
+            Err(error) if error.is_of_connection() => {}
+            Err(error) => return Err(Broken::Helper(error)),
+        }
+        match reconnect(way, attachment).await.map_err(Broken::Connect)? {
+            Some(next) => bridge = next,
+            None => return Ok(AttachEnd::Detached),
         }
     }
 }
 
-fn listen(kind: SignalKind) -> Result<tokio::signal::unix::Signal, CliError> {
+/// Another bridge to the same machine; `None` where the person leaves meanwhile.
+async fn reconnect(
+    way: Way<'_>,
+    attachment: &mut Attachment,
+) -> Result<Option<Bridge>, ConnectError> {
+    let config = &way.open.file.config;
+    loop {
+        let (notices, mut shown) = mpsc::unbounded_channel();
+        let tries = try_again(way, notices);
+        let error = match attachment.meanwhile(tries, &mut shown).await {
+            None => return Ok(None),
+            Some(Ok(bridge)) => return Ok(Some(bridge)),
+            Some(Err(error)) => error,
+        };
+        let ConnectError::NotRunning { host, state } = &error else { return Err(error) };
+        attachment.notice(&format!("{host} is {state}; a key wakes it, {DETACH} leaves"));
+        if !attachment.key().await {
+            return Ok(None);
+        }
+        attachment.notice(&format!("waking {host}"));
+        let (events, _) = mpsc::unbounded_channel();
+        let (_stopper, stop) = stop();
+        let woken = way.fleet.connect(config, way.host, Purpose::Attach, events, &stop);
+        let (_, mut none) = mpsc::unbounded_channel();
+        match attachment.meanwhile(woken, &mut none).await {
+            None => return Ok(None),
+            Some(Err(error)) if is_passing(&error) => {}
+            Some(woken) => return woken.map(Some),
+        }
+    }
+}
+
+/// Tries until there is a connection, or a reason why there will be none.
+async fn try_again(
+    way: Way<'_>,
+    notices: mpsc::UnboundedSender<String>,
+) -> Result<Bridge, ConnectError> {
+    let said = async {
+        sleep(UNSAID).await;
+        let text = format!("no connection to {}; trying again, {DETACH} leaves", way.host);
+        let _ = notices.send(text);
+        std::future::pending().await
+    };
+    let tries = async {
+        for attempt in 0.. {
+            sleep(pause(attempt, random::<1>()[0])).await;
+            match way.fleet.again(&way.open.file.config, way.host).await {
+                Err(error) if is_passing(&error) => {}
+                settled => return settled,
+            }
+        }
+        unreachable!("there is always another attempt")
+    };
+    tokio::select! {
+        bridge = tries => bridge,
+        never = said => never,
+    }
+}
+
+/// Whether another try may do better.
+fn is_passing(error: &ConnectError) -> bool {
+    match error {
+        ConnectError::Helper { error, .. } => error.is_of_connection(),
+        // Its account may answer again.
+        ConnectError::NotUsable { .. } => true,
+        _ => false,
+    }
+}
+
+/// The pause before a try: none, then longer and longer, a quarter of it by chance.
+fn pause(attempt: u32, chance: u8) -> Duration {
+    let Some(doublings) = attempt.checked_sub(1) else { return Duration::ZERO };
+    let most = LONGEST.min(Duration::from_millis(250) * 2_u32.saturating_pow(doublings));
+    most.mul_f64(1.0 - 0.25 * f64::from(chance) / 255.0)
+}
+
+/// New sizes of the terminal.
+fn resizes() -> Result<mpsc::Receiver<(u16, u16)>, CliError> {
+    let (resized, resizes) = mpsc::channel(4);
+    let mut changes = listen(SignalKind::window_change())?;
+    tokio::spawn(async move {
+        while changes.recv().await.is_some() && resized.send(size()).await.is_ok() {}
+    });
+    Ok(resizes)
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, CliError> {
     signal(kind).map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_bound() {
+        let pauses: Vec<u128> = (0..8).map(|attempt| pause(attempt, 0).as_millis()).collect();
+        assert_eq!(pauses, [0, 250, 500, 1000, 2000, 4000, 5000, 5000]);
+        assert_eq!(pause(u32::MAX, 255), Duration::from_millis(3750));
+    }
 }
