@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::apply::{self, Event, Outcome};
 use crate::config::{Account, Config, File, Host, Trust};
+use crate::deeds::{self, Deed};
 use crate::files::{FileError, Folders, Lock};
 use crate::helper_client::{
     Bridge, Door, HelperDoor, HelperError, Helpers, Purpose, bootstrap, connect,
@@ -133,11 +134,13 @@ pub struct ApplyOptions {
     pub force: bool,
     /// The command, as others see it in locks.
     pub holder: String,
+    /// Why it is done, where the plan does not know better.
+    pub why: Option<String>,
 }
 
 impl Default for ApplyOptions {
     fn default() -> Self {
-        Self { parallelism: PARALLELISM, force: false, holder: "simstim".into() }
+        Self { parallelism: PARALLELISM, force: false, holder: "simstim".into(), why: None }
     }
 }
 
@@ -236,6 +239,28 @@ impl Computer {
         let lock = self.folders.state.join("locks").join(format!("edit{tail}.lock"));
         Lock::take(&lock, "simstim, editing the file,", EDIT_PATIENCE).await
     }
+}
+
+/// What an apply did to each host of its plan.
+fn deeds_of(plan: &Plan, outcome: &Outcome, options: &ApplyOptions) -> Vec<Deed> {
+    let error = |host: &HostName| {
+        let failed = |failure: &&apply::Failure| {
+            failure.label.host.as_ref().is_none_or(|failed| failed == host)
+        };
+        let failure = outcome.failures.iter().find(failed);
+        let cut_off = outcome.stopped.then(|| "it was cut off".to_owned());
+        failure.map(|failure| failure.error.to_string()).or(cut_off)
+    };
+    let changes = plan.hosts.iter().filter(|entry| entry.action.is_change());
+    let deed = |entry: &HostPlan| Deed {
+        at: Timestamp::now(),
+        host: entry.host.clone(),
+        action: entry.action.word().into(),
+        why: options.why.clone().unwrap_or_else(|| entry.reason.to_string()),
+        by: options.holder.clone(),
+        error: error(&entry.host),
+    };
+    changes.map(deed).collect()
 }
 
 /// Random bytes of the system.
@@ -341,7 +366,20 @@ impl Fleet {
         });
         let outcome = apply::apply(plan, &context, stop).await;
         *self.log() = IntentLog::open(&self.state(), &self.id)?;
+        // For people only: what was done is done, whether it can be written down or not.
+        let _ = deeds::record(&self.folder, &deeds_of(plan, &outcome, options));
         Ok(outcome)
+    }
+
+    /// What was done to hosts from this computer, the oldest first.
+    pub fn deeds(&self) -> Result<Vec<Deed>, FileError> {
+        deeds::read(&self.folder)
+    }
+
+    /// Whether a keeper of the fleet runs on this computer.
+    pub fn is_kept(&self) -> bool {
+        // Where nothing was ever written, nobody keeps.
+        self.folder.exists() && matches!(self.lock_keeper(), Err(FileError::Locked { .. }))
     }
 
     /// Opens a bridge to a host's machine for a person's command: wakes it, and brings the helper
@@ -487,7 +525,9 @@ impl Fleet {
         let provider = self.world.providers.get(&machine.account);
         let provider =
             provider.ok_or_else(|| HelperError::Lost("its account was not opened".into()))?;
-        self.world.door.verdict(&**provider, machine, idle_stop, interval).await
+        let account = self.accounts.get(&machine.account);
+        let ends = !account.is_some_and(|account| account.abilities.stop_freezes);
+        self.world.door.verdict(&**provider, machine, idle_stop, interval, ends).await
     }
 
     /// Becomes the fleet's only keeper on this computer, or says who is.

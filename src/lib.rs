@@ -13,7 +13,7 @@
 //! | floor | modules | knows |
 //! |---|---|---|
 //! | 0 | [`model`], [`files`], [`process`], [`stop`] | words; this computer |
-//! | 1 | [`config`], [`history`] | `hosts.toml`; the intent log |
+//! | 1 | [`config`], [`history`], [`deeds`] | `hosts.toml`; the intent log; what was done |
 //! | 2 | [`plan`] | decisions: values in, values out |
 //! | 3 | [`transport`] | bytes to a command on a machine |
 //! | 4 | [`provider`] | who makes machines |
@@ -28,6 +28,7 @@
 pub mod apply;
 mod cli;
 pub mod config;
+pub mod deeds;
 pub mod files;
 pub mod fleet;
 pub mod helper_client;

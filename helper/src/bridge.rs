@@ -12,19 +12,17 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use schema::frame::{Decoder, MAX_DATA};
 use schema::message::{
-    Attach, Attached, Body, CheckIdle, Data, Eof, Failed, Goodbye, GoodbyeAck, Hello, LOG,
-    LogStart, Pong, ReadLog, STDIN, Session, SessionStarted, Sessions, Started, VIEW, Verdict,
+    Attach, Attached, Body, Data, Eof, Failed, Goodbye, GoodbyeAck, Hello, LOG, LogStart, Pong,
+    ReadLog, STDIN, Session, Sessions, Started, VIEW,
 };
 
-use crate::holder::now;
-use crate::idle::{self, Count};
+use crate::awake;
 use crate::log::{self, LogReader};
-use crate::marks;
 use crate::outgoing::Outgoing;
-use crate::place::{Place, boot_id};
+use crate::place::Place;
 use crate::program::{Program, Source};
 use crate::sessions;
 
@@ -124,7 +122,7 @@ enum Watched {
 
 impl Bridge {
     pub(crate) fn new(purpose: Purpose, place: Place, marker: &str, hello: Hello) -> Self {
-        let presence = if purpose == Purpose::Exec { be_present(&place) } else { None };
+        let presence = if purpose == Purpose::Exec { awake::be_present(&place) } else { None };
         let mut bridge = Self {
             purpose,
             place,
@@ -163,7 +161,7 @@ impl Bridge {
     /// Keeps the machine awake no longer; its idle count begins here.
     fn depart(&mut self) {
         if self.presence.take().is_some() {
-            restart_idle_count(&self.place);
+            awake::restart_count(&self.place);
         }
     }
 
@@ -331,23 +329,21 @@ impl Bridge {
         match body {
             Body::ListSessions(_) => {
                 let mut sessions = sessions::list(&self.place);
-                if self.purpose == Purpose::Look && is_client_at_work(&self.place) {
-                    let evidence = "somebody's command runs over a connection".into();
-                    sessions.push(claim("(exec)", evidence));
-                }
-                sessions.extend(
-                    marks::holds(&self.place).into_iter().map(|evidence| claim("(hold)", evidence)),
-                );
+                sessions.extend(awake::claims(&self.place, self.purpose == Purpose::Look));
                 self.send_sessions(sessions);
             }
             Body::CheckIdle(check) => {
-                let verdict = check_idle(&self.place, &check);
+                let verdict = awake::check(&self.place, &check);
                 self.send(Body::Verdict(verdict));
+            }
+            Body::Why(_) => {
+                let reasons = awake::reasons(&self.place);
+                self.send(Body::Reasons(reasons));
             }
             Body::ReadLog(request) => self.begin_log(&request),
             Body::NewSession(spec) if self.purpose != Purpose::Look => {
                 match sessions::start(&self.place, spec) {
-                    Ok(name) => self.send(Body::SessionStarted(SessionStarted { name })),
+                    Ok(started) => self.send(Body::SessionStarted(started)),
                     Err(reason) => self.fail(&reason),
                 }
             }
@@ -523,73 +519,6 @@ impl Bridge {
 
     fn send(&mut self, body: Body) {
         self.out.push(body);
-    }
-}
-
-/// The lock that says a client is at work here; the kernel drops it with its holder.
-fn presence_file(place: &Place) -> Option<File> {
-    File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(place.folder().join("clients"))
-        .ok()
-}
-
-fn be_present(place: &Place) -> Option<File> {
-    let file = presence_file(place)?;
-    // A check holds the lock for a moment only.
-    flock(&file, FlockOperation::LockShared).ok()?;
-    restart_idle_count(place);
-    Some(file)
-}
-
-/// What keeps the machine like a session, shown among them so that nobody overlooks it. Its name
-/// is none that a session can have.
-fn claim(name: &str, evidence: String) -> Session {
-    Session { name: name.into(), state: "working".into(), evidence, ..Session::default() }
-}
-
-/// Whether a client holds the presence lock.
-fn is_client_at_work(place: &Place) -> bool {
-    presence_file(place)
-        .is_none_or(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
-}
-
-/// Somebody came or went: the idle count begins anew.
-fn restart_idle_count(place: &Place) {
-    let _ = std::fs::remove_file(place.folder().join("idle"));
-}
-
-/// Looks at everything that keeps the machine awake, and keeps the count.
-fn check_idle(place: &Place, check: &CheckIdle) -> Verdict {
-    let listed = sessions::list(place);
-    let working = listed.iter().filter(|session| session.state == "working");
-    let mut busy: Vec<String> =
-        working.map(|session| format!("session {}: {}", session.name, session.evidence)).collect();
-    busy.extend(marks::holds(place));
-    if is_client_at_work(place) {
-        busy.push("a command of somebody runs".into());
-    }
-    let path = place.folder().join("idle");
-    let before = std::fs::read_to_string(&path).ok().and_then(|line| Count::parse(&line));
-    let facts = idle::Facts { busy, boot_id: boot_id(), now: now() };
-    let span = Duration::from_secs;
-    let (verdict, count) =
-        idle::decide(&facts, before.as_ref(), span(check.idle_stop), span(check.interval));
-    let temporary = path.with_extension(std::process::id().to_string());
-    let written =
-        std::fs::write(&temporary, count.line()).and_then(|()| std::fs::rename(&temporary, &path));
-    let why = match written {
-        Ok(()) => verdict.why,
-        // A count that cannot be kept never ends: the machine would be awake for ever.
-        Err(error) => format!("{} (the count cannot be kept: {error})", verdict.why),
-    };
-    Verdict {
-        stop: verdict.stop,
-        why: why.chars().take(2000).collect(),
-        idle_for: verdict.idle_for.as_secs(),
     }
 }
 

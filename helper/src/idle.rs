@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use crate::state::short;
 
+/// So long before a stop those who are attached are told.
+const NOTICE: Duration = Duration::from_secs(120);
+
 /// What keeps a machine awake, or does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts {
@@ -25,12 +28,16 @@ pub(crate) struct Count {
     /// Work that ended between two checks counts to the later one: never too early.
     pub(crate) since: Option<Duration>,
     pub(crate) checked: Duration,
+    /// Those who are attached were told that the end is near.
+    pub(crate) warned: bool,
 }
 
 /// What is to be done, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) stop: bool,
+    /// How long it is to the stop, where those who are attached are to be told now.
+    pub(crate) warn: Option<Duration>,
     pub(crate) why: String,
     pub(crate) idle_for: Duration,
 }
@@ -47,9 +54,9 @@ pub(crate) fn decide(
         let gap = now.checked_sub(count.checked);
         count.boot_id == facts.boot_id && gap.is_some_and(|gap| gap <= 3 * interval)
     });
+    let warned = goes_on.is_some_and(|count| count.warned);
     let goes_on = goes_on.and_then(|count| count.since);
     let since = facts.busy.is_empty().then(|| goes_on.unwrap_or(now));
-    let count = Count { boot_id: facts.boot_id.clone(), since, checked: now };
     let idle_for = since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
     let (stop, why) = if !facts.busy.is_empty() {
         (false, facts.busy.join("; "))
@@ -58,23 +65,30 @@ pub(crate) fn decide(
     } else {
         (false, format!("idle for {} of {}", short(idle_for), short(idle_stop)))
     };
-    (Verdict { stop, why, idle_for }, count)
+    let left = idle_stop.saturating_sub(idle_for);
+    let near = facts.busy.is_empty() && !stop && left <= NOTICE.min(idle_stop / 2);
+    let warned = near && goes_on.is_some() && warned;
+    let count =
+        Count { boot_id: facts.boot_id.clone(), since, checked: now, warned: warned || near };
+    (Verdict { stop, warn: (near && !warned).then_some(left), why, idle_for }, count)
 }
 
 impl Count {
     /// As one line.
     pub(crate) fn line(&self) -> String {
         let since = self.since.map_or("-".into(), |since| since.as_millis().to_string());
-        format!("{} {since} {}\n", self.boot_id, self.checked.as_millis())
+        let warned = if self.warned { "warned" } else { "-" };
+        format!("{} {since} {} {warned}\n", self.boot_id, self.checked.as_millis())
     }
 
     /// From one line; anything else is no count.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let [boot_id, since, checked] = words.as_slice() else { return None };
+        let [boot_id, since, checked, warned] = words.as_slice() else { return None };
         let span = |text: &str| text.parse().ok().map(Duration::from_millis);
         let since = if *since == "-" { None } else { Some(span(since)?) };
-        Some(Self { boot_id: (*boot_id).into(), since, checked: span(checked)? })
+        let warned = *warned == "warned";
+        Some(Self { boot_id: (*boot_id).into(), since, checked: span(checked)?, warned })
     }
 }
 
@@ -112,6 +126,20 @@ mod tests {
             [(0, &["x"]), (15, &["x"]), (30, &[]), (45, &[]), (60, &[]), (75, &[])];
         assert_eq!(run(&busy), None, "work may have ended right before the check at 30 s");
         assert_eq!(run(&[&busy[..], &[(90, &[])]].concat()), Some(90));
+    }
+
+    #[test]
+    fn those_attached_are_told_once_before_each_stop() {
+        let mut count: Option<Count> = None;
+        let mut told = Vec::new();
+        for second in (0..700).step_by(15) {
+            let busy: &[&str] = if (400..420).contains(&second) { &["a key"] } else { &[] };
+            let facts = facts(second, busy);
+            let (verdict, next) = decide(&facts, count.as_ref(), 5 * MINUTE, CHECK);
+            told.extend(verdict.warn.map(|left| (second, left.as_secs())));
+            count = Some(next).filter(|_| !verdict.stop);
+        }
+        assert_eq!(told, [(180, 120), (600, 120)], "a key begins anew");
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! It links no C code of its own and looks nobody up by libc's getpw*, getgr* or getaddrinfo: a
 //! static glibc crashes in them. It knows nothing of providers, plans or `hosts.toml`.
 
+mod awake;
 mod bridge;
 mod holder;
 mod idle;

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use schema::frame::{Decoder, Encoder, MAX_MESSAGE};
-use schema::message::{Body, Describe, Exited, NewSession, Session};
+use schema::message::{Body, Describe, Exited, NewSession, Session, SessionStarted};
 
 use crate::place::Place;
 use crate::state::State;
@@ -184,9 +184,10 @@ pub(crate) fn ask(folder: &Path, question: Body) -> Result<Body, String> {
     }
 }
 
-/// Starts a session and returns its name.
-pub(crate) fn start(place: &Place, mut spec: NewSession) -> Result<String, String> {
-    spec.name = choose_name(place, &spec)?;
+/// Starts a session; says its name, and what an ended one of that name is called now.
+pub(crate) fn start(place: &Place, mut spec: NewSession) -> Result<SessionStarted, String> {
+    let SessionStarted { name, aside } = choose_name(place, &spec)?;
+    spec.name = name;
     let folder = folder(place).join(&spec.name);
     fs::DirBuilder::new()
         .recursive(true)
@@ -202,7 +203,7 @@ pub(crate) fn start(place: &Place, mut spec: NewSession) -> Result<String, Strin
     if result.is_err() && !is_held(&folder) {
         let _ = fs::remove_dir_all(&folder);
     }
-    result.map(|()| name)
+    result.map(|()| SessionStarted { name, aside })
 }
 
 /// Starts the holder and waits until its program runs.
@@ -244,7 +245,7 @@ fn hold(name: &str, spec: &[u8]) -> Result<(), String> {
 }
 
 /// The name asked for, or one after the program. An ended session of that name steps aside.
-fn choose_name(place: &Place, spec: &NewSession) -> Result<String, String> {
+fn choose_name(place: &Place, spec: &NewSession) -> Result<SessionStarted, String> {
     prune(place);
     let sessions = folder(place);
     if spec.name.is_empty() {
@@ -252,7 +253,8 @@ fn choose_name(place: &Place, spec: &NewSession) -> Result<String, String> {
         let base = program.as_deref().unwrap_or("shell").rsplit('/').next().unwrap_or_default();
         let base: String = base.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
         let base = if base.is_empty() { "session".to_owned() } else { base };
-        return Ok(free_name(&sessions, &base, base.clone()));
+        let name = free_name(&sessions, &base, base.clone());
+        return Ok(SessionStarted { name, aside: String::new() });
     }
     if !is_name(&spec.name) {
         return Err("a session's name is made of letters, digits, `-`, `_` and `.`".into());
@@ -261,13 +263,14 @@ fn choose_name(place: &Place, spec: &NewSession) -> Result<String, String> {
     if is_held(&path) && !lets_go(&path) {
         return Err(format!("there is a session `{}` already", spec.name));
     }
+    let mut aside = String::new();
     if path.exists() {
         let old = format!("{}-old", spec.name);
-        let aside = free_name(&sessions, &old, old.clone());
-        fs::rename(&path, sessions.join(aside))
+        aside = free_name(&sessions, &old, old.clone());
+        fs::rename(&path, sessions.join(&aside))
             .map_err(|error| format!("cannot set the ended `{}` aside: {error}", spec.name))?;
     }
-    Ok(spec.name.clone())
+    Ok(SessionStarted { name: spec.name.clone(), aside })
 }
 
 /// Whether the holder of a session that has ended leaves: it still says so to who is attached.

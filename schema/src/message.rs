@@ -35,7 +35,7 @@ pub struct Message {
     /// `None` is a message from a version that knows more than this one.
     #[prost(
         oneof = "Body",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33"
     )]
     pub body: Option<Body>,
 }
@@ -106,6 +106,10 @@ pub enum Body {
     Notice(Notice),
     #[prost(message, tag = "31")]
     Repaint(Repaint),
+    #[prost(message, tag = "32")]
+    Why(Why),
+    #[prost(message, tag = "33")]
+    Reasons(Reasons),
 }
 
 /// The helper's first message: which machine this is and what speaks.
@@ -349,6 +353,9 @@ pub struct SessionStarted {
     /// What it is called.
     #[prost(string, tag = "1")]
     pub name: String,
+    /// What an ended session of that name is called from now on.
+    #[prost(string, tag = "2")]
+    pub aside: String,
 }
 
 /// Sends a signal to what runs in the foreground of a session, and to its program.
@@ -398,6 +405,9 @@ pub struct CheckIdle {
     /// How often this is asked, in seconds; a longer gap starts the count anew.
     #[prost(uint64, tag = "2")]
     pub interval: u64,
+    /// A stop ends processes: then whoever is attached counts for longer.
+    #[prost(bool, tag = "3")]
+    pub ends_processes: bool,
 }
 
 /// The answer to [`CheckIdle`].
@@ -493,4 +503,47 @@ pub struct Resize {
     /// Columns.
     #[prost(uint32, tag = "2")]
     pub columns: u32,
+}
+
+/// Asks for everything that keeps the machine awake, or could. Asking holds nothing awake.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Why {}
+
+/// The answer to [`Why`].
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Reasons {
+    /// What there is.
+    #[prost(message, repeated, tag = "1")]
+    pub sources: Vec<Source>,
+    /// How long nothing has worked, in seconds; `None` where nobody counts, or something works.
+    #[prost(uint64, optional, tag = "2")]
+    pub idle_for: Option<u64>,
+    /// What was decided lately, the last one last.
+    #[prost(message, repeated, tag = "3")]
+    pub decisions: Vec<Decision>,
+}
+
+/// Something that keeps a machine awake, or could.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Source {
+    /// What it is, such as `session build`.
+    #[prost(string, tag = "1")]
+    pub what: String,
+    /// It keeps the machine awake now.
+    #[prost(bool, tag = "2")]
+    pub keeps: bool,
+    /// The evidence, with its last sign of life.
+    #[prost(string, tag = "3")]
+    pub why: String,
+}
+
+/// Something that was decided about stopping the machine.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Decision {
+    /// When, in seconds since 1970 by the machine's clock.
+    #[prost(uint64, tag = "1")]
+    pub at: u64,
+    /// What, and on which evidence.
+    #[prost(string, tag = "2")]
+    pub what: String,
 }

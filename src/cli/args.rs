@@ -47,6 +47,10 @@ pub(crate) enum Command {
     Ls(LsArgs),
     /// Print what a session printed; wakes nothing
     Logs(LogsArgs),
+    /// Say what keeps a host awake, or why it stopped; wakes nothing
+    Why(WhyArgs),
+    /// List what was done to hosts from this computer, and why
+    History(HistoryArgs),
     /// End a session: hang up, and kill what is left after 5 s
     Kill(KillArgs),
     /// Run a program on a host; its exit code becomes simstim's, 125 is simstim's own failure
@@ -341,6 +345,25 @@ pub(crate) struct LogsArgs {
     #[arg(long, short)]
     pub(crate) follow: bool,
     /// Print as JSON, one object a line of output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// The host
+    pub(crate) host: HostName,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// Only of these hosts, those that are gone included
+    #[arg(value_name = "HOST")]
+    pub(crate) hosts: Vec<HostName>,
+    /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -68,6 +68,8 @@ async fn run(command: Command, ui: &Ui, start: &Start) -> Result<ExitCode, CliEr
         Command::New(args) => command::session::new(ui, start, args).await,
         Command::Ls(args) => command::session::ls(ui, start, args).await,
         Command::Logs(args) => command::session::logs(ui, start, args).await,
+        Command::Why(args) => command::why::why(ui, start, args).await,
+        Command::History(args) => command::why::history(ui, start, &args),
         Command::Kill(args) => command::session::kill(ui, start, args).await,
         Command::Exec(args) => match command::exec::run(ui, start, args).await {
             Err(error) if error.kind == Kind::Failed => {

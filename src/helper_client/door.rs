@@ -24,13 +24,15 @@ pub trait Door: Send + Sync {
     /// The sessions of a running machine. Looks only; never fails, because unreadable is an answer.
     async fn sessions(&self, provider: &dyn Provider, machine: &Machine) -> SessionsFact;
 
-    /// Whether a running machine is idle long enough to stop, asked every `interval`. Looks only.
+    /// Whether a running machine is idle long enough to stop, asked every `interval`; a stop
+    /// `ends_processes` or freezes them. Looks only.
     async fn verdict(
         &self,
         provider: &dyn Provider,
         machine: &Machine,
         idle_stop: Span,
         interval: Span,
+        ends_processes: bool,
     ) -> Result<IdleVerdict, HelperError>;
 }
 
@@ -68,9 +70,10 @@ impl Door for HelperDoor {
         machine: &Machine,
         idle_stop: Span,
         interval: Span,
+        ends_processes: bool,
     ) -> Result<IdleVerdict, HelperError> {
         let mut bridge = self.look(provider, machine).await?;
-        let answer = verdict(&mut bridge, idle_stop, interval).await?;
+        let answer = verdict(&mut bridge, idle_stop, interval, ends_processes).await?;
         bridge.goodbye().await?;
         Ok(answer)
     }

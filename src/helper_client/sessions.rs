@@ -5,7 +5,7 @@ use std::time::Duration;
 use schema::bytes::Bytes;
 use schema::message::{
     Body, CheckIdle, Credit, LOG, ListSessions, NewSession as NewSessionMessage, Ping, ReadLog,
-    SignalSession, Variable, WINDOW,
+    SignalSession, Variable, WINDOW, Why,
 };
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
@@ -13,7 +13,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::HelperError;
 use super::bridge::{Bridge, PING, SILENCE};
-use crate::model::{IdleVerdict, SessionFact, SessionState, Span, Timestamp, printable as plain};
+use crate::model::{
+    IdleVerdict, SessionFact, SessionState, Span, Timestamp, WakeDecision, WakeSource, Wakefulness,
+    printable as plain,
+};
 
 /// For an answer of a helper that said hello. A holder that must start takes the longest.
 const ANSWER: Duration = Duration::from_secs(15);
@@ -37,11 +40,14 @@ pub struct NewSession {
     pub busy_lease: Option<Span>,
 }
 
-/// Starts a session and gives its name.
+/// Starts a session; gives its name, and that of an ended one that had to step aside.
 ///
 /// # Errors
 /// [`HelperError::Refused`] with the machine's word, such as a name that is taken.
-pub async fn new_session(bridge: &mut Bridge, session: NewSession) -> Result<String, HelperError> {
+pub async fn new_session(
+    bridge: &mut Bridge,
+    session: NewSession,
+) -> Result<(String, Option<String>), HelperError> {
     let (rows, columns) = session.size.unwrap_or((24, 80));
     let env = session.env.into_iter().map(|(name, value)| Variable { name, value }).collect();
     let message = NewSessionMessage {
@@ -54,7 +60,10 @@ pub async fn new_session(bridge: &mut Bridge, session: NewSession) -> Result<Str
         busy_lease: session.busy_lease.map_or(0, |span| span.0.as_secs()),
     };
     match ask(bridge, Body::NewSession(message)).await? {
-        Body::SessionStarted(started) => Ok(plain(&started.name)),
+        Body::SessionStarted(started) => {
+            let aside = Some(plain(&started.aside)).filter(|name| !name.is_empty());
+            Ok((plain(&started.name), aside))
+        }
         other => Err(unexpected(&other)),
     }
 }
@@ -95,13 +104,43 @@ pub async fn signal_session(
     }
 }
 
-/// Asks whether the machine is idle long enough to stop.
+/// Asks what keeps the machine awake.
+pub async fn wakefulness(bridge: &mut Bridge) -> Result<Wakefulness, HelperError> {
+    match ask(bridge, Body::Why(Why {})).await? {
+        Body::Reasons(reasons) => Ok(Wakefulness {
+            sources: reasons
+                .sources
+                .iter()
+                .map(|source| WakeSource {
+                    what: plain(&source.what),
+                    keeps: source.keeps,
+                    why: plain(&source.why),
+                })
+                .collect(),
+            idle_for: reasons.idle_for,
+            decisions: reasons
+                .decisions
+                .iter()
+                .map(|decision| WakeDecision {
+                    at: Timestamp(decision.at),
+                    what: plain(&decision.what),
+                })
+                .collect(),
+        }),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks whether the machine is idle long enough to stop. `ends_processes`: a stop would, so that
+/// whoever is attached counts for longer.
 pub async fn verdict(
     bridge: &mut Bridge,
     idle_stop: Span,
     interval: Span,
+    ends_processes: bool,
 ) -> Result<IdleVerdict, HelperError> {
-    let check = CheckIdle { idle_stop: idle_stop.0.as_secs(), interval: interval.0.as_secs() };
+    let (idle_stop, interval) = (idle_stop.0.as_secs(), interval.0.as_secs());
+    let check = CheckIdle { idle_stop, interval, ends_processes };
     match ask(bridge, Body::CheckIdle(check)).await? {
         Body::Verdict(verdict) => Ok(IdleVerdict {
             stop: verdict.stop,
@@ -261,5 +300,6 @@ fn fact(session: &schema::message::Session) -> SessionFact {
         ended_at: session.ended_at.map(Timestamp),
         code: session.code,
         signal: session.signal,
+        attached: session.attached,
     }
 }

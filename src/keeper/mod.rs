@@ -342,7 +342,7 @@ impl<'a> Keeper<'a> {
 
     /// Carries out a plan and tells one line a host; whether all went well.
     async fn carry_out(&self, plan: &Plan, stop: &Stop) -> bool {
-        let Some(outcome) = self.apply(plan, stop).await else { return false };
+        let Some(outcome) = self.apply(plan, None, stop).await else { return false };
         let failed: BTreeSet<&Option<HostName>> =
             outcome.failures.iter().map(|failure| &failure.label.host).collect();
         let shared_failed = failed.contains(&None);
@@ -357,9 +357,9 @@ impl<'a> Keeper<'a> {
     }
 
     /// Applies and tells what failed.
-    async fn apply(&self, plan: &Plan, stop: &Stop) -> Option<Outcome> {
-        let options =
-            ApplyOptions { holder: "simstim apply --watch".into(), ..ApplyOptions::default() };
+    async fn apply(&self, plan: &Plan, why: Option<&str>, stop: &Stop) -> Option<Outcome> {
+        let (holder, why) = ("simstim apply --watch".into(), why.map(String::from));
+        let options = ApplyOptions { holder, why, ..ApplyOptions::default() };
         // Events are for people who watch one apply; a keeper tells outcomes.
         let (events, _receiver) = mpsc::unbounded_channel::<Event>();
         match self.fleet.apply(plan, &options, events, stop).await {
@@ -455,7 +455,7 @@ impl<'a> Keeper<'a> {
         if !plan.has_changes() {
             return false;
         }
-        let Some(outcome) = self.apply(&plan, stop).await else { return false };
+        let Some(outcome) = self.apply(&plan, Some(why), stop).await else { return false };
         if outcome.is_success() {
             self.tell(Notice::IdleStopped { host: host.clone(), why: why.into() });
         }

@@ -205,6 +205,9 @@ pub struct SessionFact {
     /// The signal that killed its program.
     #[serde(default)]
     pub signal: Option<i32>,
+    /// Terminals that show it now.
+    #[serde(default)]
+    pub attached: u32,
 }
 
 impl SessionFact {
@@ -220,8 +223,40 @@ impl SessionFact {
             ended_at: None,
             code: None,
             signal: None,
+            attached: 0,
         }
     }
+}
+
+/// What keeps a running machine awake, as its helper sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wakefulness {
+    /// Everything that does, or could.
+    pub sources: Vec<WakeSource>,
+    /// How long nothing has worked, in seconds; `None` where nobody counts, or something works.
+    pub idle_for: Option<u64>,
+    /// What was decided lately, the last one last.
+    pub decisions: Vec<WakeDecision>,
+}
+
+/// Something that keeps a machine awake, or could.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WakeSource {
+    /// Such as `session build`.
+    pub what: String,
+    /// It keeps the machine awake now.
+    pub keeps: bool,
+    /// The evidence, with its last sign of life.
+    pub why: String,
+}
+
+/// Something that was decided about stopping a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WakeDecision {
+    /// When, by the machine's clock.
+    pub at: Timestamp,
+    /// What, and on which evidence.
+    pub what: String,
 }
 
 /// What a machine's helper says about stopping it.

@@ -11,7 +11,8 @@ mod span;
 pub use ability::{Abilities, Architecture, IdleStopBy, KeySpec, KindSpec, Limit, Resize};
 pub use listing::{Listing, MachineSpec, Question, Survey};
 pub use machine::{
-    IdleVerdict, Machine, MachineState, Mark, MarkError, SessionFact, SessionState, busiest,
+    IdleVerdict, Machine, MachineState, Mark, MarkError, SessionFact, SessionState, WakeDecision,
+    WakeSource, Wakefulness, busiest,
 };
 pub use name::{AccountName, FleetId, HostName, MachineId, NameError, Nonce};
 pub(crate) use name::{check_session, hex};

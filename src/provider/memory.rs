@@ -427,6 +427,7 @@ impl Door for MemoryDoor {
         machine: &Machine,
         _: Span,
         _: Span,
+        _: bool,
     ) -> Result<IdleVerdict, HelperError> {
         let verdict = self.inner().verdicts.get(&machine.id).cloned();
         verdict.ok_or(HelperError::NotInstalled)

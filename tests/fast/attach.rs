@@ -1,7 +1,15 @@
 //! Attached terminals on a `local` host: what they show, what is typed, and every way out of them.
 
+use std::time::Duration;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use simstim::config;
+use simstim::files::Folders;
+use simstim::fleet::Computer;
+use simstim::helper_client::{Helpers, verdict};
+use simstim::model::Span;
+use simstim::provider::Kinds;
 
 use crate::support::Sandbox;
 use crate::support::terminal::Terminal;
@@ -253,4 +261,53 @@ fn what_is_typed_arrives_once_and_in_order_however_often_it_is_cut() {
     let shown = String::from_utf8_lossy(&terminal.bytes[begin..]).into_owned();
     let shown = &shown[shown.find("0000.00").unwrap()..];
     assert_eq!(shown, typed + "the end");
+}
+
+#[test]
+fn those_attached_are_told_before_a_stop_and_any_key_keeps_the_host() {
+    let host = Host::new();
+    let mut terminal = host.terminal(&["new", "dev", "--name", "sh", "--", "bash", "--norc"]);
+    terminal.shows("bash-");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (data, state) =
+        (host.0.path("home/.local/share/simstim"), host.0.path("home/.local/state/simstim"));
+    let computer = Computer {
+        folders: Folders { state, data, config: host.0.path("home/.config/simstim") },
+        kinds: Kinds::default(),
+        helpers: Helpers::load(None).unwrap(),
+        maker: "test".into(),
+    };
+    let file = config::load(&host.0.path("project/hosts.toml"), &computer.kinds.catalog()).unwrap();
+    let fleet = computer.open(&file, &file.config, false).unwrap();
+    // As a keeper asks, of a machine whose stop would freeze and not end what runs on it.
+    let check = || {
+        let (idle_stop, interval) = (Span(Duration::from_secs(4)), Span(Duration::from_secs(1)));
+        runtime.block_on(async {
+            let mut bridge = fleet.look(&file.config, &"dev".parse().unwrap()).await.unwrap();
+            let answer = verdict(&mut bridge, idle_stop, interval, false).await.unwrap();
+            bridge.goodbye().await.unwrap();
+            answer
+        })
+    };
+    terminal.wait("the warning", |terminal| {
+        assert!(!check().stop, "not before it was told");
+        terminal.text().contains("any key keeps it")
+    });
+    assert!(terminal.text().contains("dev stops in "), "{}", terminal.text());
+    terminal.type_in(b"echo kept\r");
+    terminal.wait("the screen again", |terminal| {
+        let text = terminal.text();
+        text.contains("\nkept") && !text.contains("any key keeps it")
+    });
+    let answer = check();
+    assert!(!answer.stop && answer.why.contains("last key"), "{answer:?}");
+    let why = host.0.run(&["why", "dev"]).ok();
+    for words in ["session sh, quiet", "1 attached", "warned: stops in", "create by simstim apply"]
+    {
+        assert!(why.stdout.contains(words), "{words}: {why}");
+    }
+    let history = host.0.run(&["history", "dev", "--json"]).ok();
+    assert!(history.stdout.contains("\"action\": \"create\""), "{history}");
+    terminal.type_in(b"\x1c\x1c");
+    assert_eq!(terminal.end(), Some(0));
 }

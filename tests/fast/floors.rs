@@ -7,7 +7,7 @@ use regex::Regex;
 /// Modules from the ground up. `cli` is the top.
 const FLOORS: [&[&str]; 12] = [
     &["model", "files", "process", "stop"],
-    &["config", "history"],
+    &["config", "history", "deeds"],
     &["plan"],
     &["transport"],
     &["provider"],

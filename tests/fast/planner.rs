@@ -512,6 +512,7 @@ impl simstim::helper_client::Door for BrokenDoor {
         _: &Machine,
         _: simstim::model::Span,
         _: simstim::model::Span,
+        _: bool,
     ) -> Result<simstim::model::IdleVerdict, simstim::helper_client::HelperError> {
         panic!("the test wants it so")
     }

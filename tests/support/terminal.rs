@@ -57,8 +57,9 @@ impl Terminal {
     fn read(&mut self, span: Duration) -> bool {
         let timeout = Timespec::try_from(span).ok();
         let mut fds = [PollFd::from_borrowed_fd(self.master.as_fd(), PollFlags::IN)];
-        if poll(&mut fds, timeout.as_ref()).unwrap() == 0 {
-            return false;
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return false,
+            ready => drop(ready.unwrap()),
         }
         let mut buffer = [0; 8192];
         let read = rustix::io::read(&self.master, &mut buffer).unwrap_or(0);

@@ -50,7 +50,7 @@ pub(crate) fn now() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-fn wall() -> u64 {
+pub(crate) fn wall() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
@@ -378,6 +378,12 @@ impl Holder {
                 }
                 None => failed("there is no such signal"),
             },
+            Body::Notice(notice) => {
+                for client in self.clients.iter_mut().filter(|client| client.viewer.is_some()) {
+                    client.out.push(Body::Notice(notice.clone()));
+                }
+                Body::Done(Done {})
+            }
             _ => failed("a holder does not know this"),
         }
     }

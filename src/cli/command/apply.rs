@@ -51,6 +51,7 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: ApplyArgs) -> Result<ExitC
         parallelism: args.parallelism,
         force: args.wishes.force,
         holder: "simstim apply".into(),
+        why: None,
     };
     if !args.watch {
         return carry_out(ui, &fleet, &plan, &options, args.run.json).await;

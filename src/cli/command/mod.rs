@@ -11,3 +11,4 @@ pub(super) mod schema;
 pub(super) mod session;
 pub(super) mod trust;
 pub(super) mod watch;
+pub(super) mod why;

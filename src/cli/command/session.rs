@@ -50,7 +50,10 @@ pub(crate) async fn new(ui: &Ui, start: &Start, args: NewArgs) -> Result<ExitCod
         size: attaches.then(size),
         busy_lease: Some(host.busy_lease),
     };
-    let name = new_session(&mut bridge, session).await?;
+    let (name, aside) = new_session(&mut bridge, session).await?;
+    if let Some(aside) = aside {
+        ui.say(&format!("the ended {0}/{name} is called {0}/{aside} now\n", args.host));
+    }
     if attaches {
         let way = Way { open: &open, fleet: &fleet, host: &args.host };
         return show(ui, way, bridge, name, false).await;

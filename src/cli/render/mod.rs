@@ -7,3 +7,4 @@ pub(crate) mod plan;
 pub(crate) mod progress;
 pub(crate) mod sessions;
 pub(crate) mod table;
+pub(crate) mod why;

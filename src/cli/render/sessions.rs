@@ -57,7 +57,11 @@ fn row(host: &HostName, session: &SessionFact, now: Timestamp) -> Vec<String> {
         word(session.state).into(),
         age,
         session.command.clone(),
-        session.evidence.clone(),
+        match session.attached {
+            0 => session.evidence.clone(),
+            1 => format!("{}; attached", session.evidence),
+            many => format!("{}; attached {many} times", session.evidence),
+        },
     ]
 }
 
