@@ -26,6 +26,13 @@ impl LogWriter {
         Self { folder: folder.into(), file: None, filled: 0, offset: 0 }
     }
 
+    /// Goes on after what is there.
+    pub(crate) fn after(folder: &Path) -> Self {
+        let last = segments(folder).last().copied().unwrap_or(0);
+        let length = std::fs::metadata(segment_path(folder, last)).map_or(0, |data| data.len());
+        Self { offset: last + length, ..Self::new(folder) }
+    }
+
     /// The offset of the next byte.
     pub(crate) fn offset(&self) -> u64 {
         self.offset

@@ -4,6 +4,7 @@
 //! simstim-host mark working|waiting    an agent's report on its session
 //! simstim-host hold 2h --why TEXT      keep the machine awake for so long
 //! simstim-host release                 end every hold
+//! simstim-host restore                 start sessions again that a restart ended
 //! simstim-host bridge PURPOSE MARKER   speak frames over stdin and stdout
 //! simstim-host digest                  the SHA-256 of this program, in hex
 //! simstim-host holder NAME             keep a session (told by a bridge)
@@ -19,6 +20,7 @@ mod bridge;
 mod holder;
 mod idle;
 mod log;
+mod manager;
 mod marks;
 mod outgoing;
 mod place;
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         ["hold", span, "--why", why] => {
             Place::find().and_then(|place| marks::hold(&place, span, why))
         }
+        ["restore"] => Place::find().map(|place| sessions::restore(&place)),
         ["release"] => Place::find().and_then(|place| marks::release(&place)),
         ["holder", name] => Place::find().and_then(|place| holder::run(&place, name)),
         ["terminal", ..] => {
@@ -79,6 +82,9 @@ fn print(line: &str) -> std::io::Result<()> {
 fn run_bridge(purpose: &str, marker: &str) -> Result<(), String> {
     let purpose = Purpose::parse(purpose).ok_or("a bridge is for `look`, `exec` or `attach`")?;
     let place = Place::find()?;
+    if purpose != Purpose::Look {
+        sessions::restore(&place);
+    }
     let hello = place.hello(purpose.word())?;
     let bridge = Bridge::new(purpose, place, marker, hello);
     bridge.run().map_err(|error| format!("the bridge broke: {error}"))

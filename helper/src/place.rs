@@ -10,6 +10,8 @@ use std::process::Command;
 use schema::message::Hello;
 use sha2::{Digest as _, Sha256};
 
+use crate::processes;
+
 /// Longest of our own small files that is read; what is longer is not ours.
 const SMALL_FILE: u64 = 4096;
 
@@ -133,10 +135,18 @@ fn field_in_passwd(passwd: &str, uid: u32, field: usize) -> Option<String> {
     })
 }
 
-/// Differs after each boot.
+/// Differs after each start of the machine: the kernel's boot id, and when its first process began,
+/// which differs after a restart of a container. Machines that are folders say it themselves. One word.
 pub(crate) fn boot_id() -> String {
-    let text = read_small(Path::new("/proc/sys/kernel/random/boot_id"));
-    text.map(|text| text.trim().to_owned()).unwrap_or_default()
+    let plain = |text: &str| -> String {
+        text.chars().filter(|c| c.is_ascii_alphanumeric() || "-.".contains(*c)).take(80).collect()
+    };
+    if let Some(run) = std::env::var("SIMSTIM_RUN").ok().filter(|run| !run.is_empty()) {
+        return plain(&run);
+    }
+    let boot = read_small(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
+    let first = processes::read(1).map(|process| process.started).unwrap_or_default();
+    plain(&format!("{}.{first}", boot.trim()))
 }
 
 /// The SHA-256 of the running program, in hex.

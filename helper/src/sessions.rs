@@ -7,6 +7,8 @@
 //!                 log.*   the output
 //!                 mark    the last report of an agent
 //!                 ended   how and when it ended, if the holder saw it
+//!                 spec    what it is, where it can go on after a restart of the machine
+//!                 fate    why it could not
 //! ```
 
 use std::fs::{self, File};
@@ -23,7 +25,8 @@ use rustix::fs::{FlockOperation, flock};
 use schema::frame::{Decoder, Encoder, MAX_MESSAGE};
 use schema::message::{Body, Describe, Exited, NewSession, Session, SessionStarted};
 
-use crate::place::Place;
+use crate::manager;
+use crate::place::{Place, boot_id};
 use crate::state::State;
 
 /// For a holder's answer: it does no work that takes time.
@@ -34,6 +37,8 @@ const LIST: Duration = Duration::from_secs(5);
 const START: Duration = Duration::from_secs(10);
 /// For a holder to leave once its session has ended.
 const LEAVES: Duration = Duration::from_secs(5);
+/// What is said of a holder that said nothing.
+const AT_ONCE: &str = "its holder ended at once";
 /// Ended sessions that are kept to be read.
 const KEPT: usize = 50;
 
@@ -119,11 +124,22 @@ fn ended(folder: &Path, session: &mut Session) {
     session.pid = 0;
     session.ended_at =
         ended_line(folder).split_ascii_whitespace().nth(2).and_then(|at| at.parse().ok());
-    session.evidence = "its machine stopped, or its holder was killed".into();
+    let restarted = run(folder).is_none_or(|run| run != boot_id());
+    session.evidence = match fs::read_to_string(folder.join("fate")) {
+        Ok(fate) => fate.chars().take(400).collect(),
+        Err(_) if restarted => "its machine was stopped or restarted".into(),
+        Err(_) => "its holder was killed".into(),
+    };
     if let Some(end) = end(folder) {
         (session.code, session.signal) = (end.code, end.signal);
         session.evidence = end_words(end.code, end.signal);
     }
+}
+
+/// The start of the machine that a session began in.
+fn run(folder: &Path) -> Option<String> {
+    let meta = fs::read_to_string(folder.join("meta")).ok()?;
+    meta.lines().find_map(|line| line.strip_prefix("run ")).map(String::from)
 }
 
 fn ended_line(folder: &Path) -> String {
@@ -186,7 +202,7 @@ pub(crate) fn ask(folder: &Path, question: Body) -> Result<Body, String> {
 
 /// Starts a session; says its name, and what an ended one of that name is called now.
 pub(crate) fn start(place: &Place, mut spec: NewSession) -> Result<SessionStarted, String> {
-    let SessionStarted { name, aside } = choose_name(place, &spec)?;
+    let SessionStarted { name, aside, .. } = choose_name(place, &spec)?;
     spec.name = name;
     let folder = folder(place).join(&spec.name);
     fs::DirBuilder::new()
@@ -203,13 +219,57 @@ pub(crate) fn start(place: &Place, mut spec: NewSession) -> Result<SessionStarte
     if result.is_err() && !is_held(&folder) {
         let _ = fs::remove_dir_all(&folder);
     }
-    result.map(|()| SessionStarted { name, aside })
+    result.map(|capped| SessionStarted { name, aside, capped })
 }
 
-/// Starts the holder and waits until its program runs.
-fn hold(name: &str, spec: &[u8]) -> Result<(), String> {
+/// Starts again, by their own commands, the sessions that a restart of the machine ended.
+pub(crate) fn restore(place: &Place) {
+    let entries = fs::read_dir(folder(place)).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(is_name)) {
+        let (folder, name) = (entry.path(), entry.file_name());
+        let over = ["ended", "fate"].into_iter().any(|file| folder.join(file).exists());
+        let of_before = run(&folder).is_some_and(|run| run != boot_id());
+        if over || !of_before || is_held(&folder) {
+            continue;
+        }
+        if let (Some(name), Some(spec)) = (name.to_str(), spec_of(&folder)) {
+            // Another bridge may be faster: the lock decides.
+            if let Err(why) = hold(name, &spec)
+                && !is_held(&folder)
+            {
+                let why = format!("its machine was restarted, and it could not go on: {why}");
+                let _ = fs::write(folder.join("fate"), why);
+            }
+        }
+    }
+}
+
+/// What to tell a holder so that it starts a session again.
+fn spec_of(folder: &Path) -> Option<Vec<u8>> {
+    let mut decoder = Decoder::default();
+    decoder.push(&fs::read(folder.join("spec")).ok()?);
+    let Ok(Some(Body::NewSession(spec))) = decoder.next_message() else { return None };
+    let spec = NewSession { argv: spec.resume, resume: Vec::new(), restored: true, ..spec };
+    let mut bytes = Vec::new();
+    Encoder::default().encode(Body::NewSession(spec), &mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Starts the holder and waits until its program runs; whether a manager of this user's keeps it.
+fn hold(name: &str, spec: &[u8]) -> Result<bool, String> {
+    if let Some(command) = manager::scope(name) {
+        match hold_by(command, name, spec) {
+            // A manager that takes nothing is as good as none.
+            Err(why) if why == AT_ONCE => {}
+            held => return held.map(|()| true),
+        }
+    }
+    hold_by(Command::new("/proc/self/exe"), name, spec).map(|()| false)
+}
+
+fn hold_by(mut command: Command, name: &str, spec: &[u8]) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("cannot start a holder: {error}");
-    let mut child = Command::new("/proc/self/exe")
+    let mut child = command
         .args(["holder", name])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -217,7 +277,8 @@ fn hold(name: &str, spec: &[u8]) -> Result<(), String> {
         .spawn()
         .map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(spec).map_err(failed)?;
+        // One that ended at once is said below.
+        let _ = stdin.write_all(spec);
     }
     let Some(mut stdout) = child.stdout.take() else { return Err("it has no output".into()) };
     let mut said = Vec::new();
@@ -239,7 +300,7 @@ fn hold(name: &str, spec: &[u8]) -> Result<(), String> {
     let said = String::from_utf8_lossy(&said);
     match said.trim() {
         "ok" => Ok(()),
-        "" => Err("its holder ended at once".into()),
+        "" => Err(AT_ONCE.into()),
         other => Err(other.into()),
     }
 }
@@ -254,7 +315,7 @@ fn choose_name(place: &Place, spec: &NewSession) -> Result<SessionStarted, Strin
         let base: String = base.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
         let base = if base.is_empty() { "session".to_owned() } else { base };
         let name = free_name(&sessions, &base, base.clone());
-        return Ok(SessionStarted { name, aside: String::new() });
+        return Ok(SessionStarted { name, ..SessionStarted::default() });
     }
     if !is_name(&spec.name) {
         return Err("a session's name is made of letters, digits, `-`, `_` and `.`".into());
@@ -270,7 +331,7 @@ fn choose_name(place: &Place, spec: &NewSession) -> Result<SessionStarted, Strin
         fs::rename(&path, sessions.join(&aside))
             .map_err(|error| format!("cannot set the ended `{}` aside: {error}", spec.name))?;
     }
-    Ok(SessionStarted { name: spec.name.clone(), aside })
+    Ok(SessionStarted { name: spec.name.clone(), aside, capped: false })
 }
 
 /// Whether the holder of a session that has ended leaves: it still says so to who is attached.

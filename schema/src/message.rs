@@ -133,7 +133,7 @@ pub struct Hello {
     /// The helper's version, for people.
     #[prost(string, tag = "6")]
     pub version: String,
-    /// The kernel's boot id: differs after each boot.
+    /// Differs after each start of the machine.
     #[prost(string, tag = "7")]
     pub boot_id: String,
     /// Counts the boots this disk has seen; smaller than last time: the disk went back in time.
@@ -345,6 +345,12 @@ pub struct NewSession {
     /// How long its program counts as working after its last sign of life, in seconds.
     #[prost(uint64, tag = "7")]
     pub busy_lease: u64,
+    /// What to run in its place after a restart of the machine; empty: it ends with the machine.
+    #[prost(bytes = "vec", repeated, tag = "8")]
+    pub resume: Vec<Vec<u8>>,
+    /// From the helper to its holder: this is such a start again.
+    #[prost(bool, tag = "9")]
+    pub restored: bool,
 }
 
 /// The session of a [`NewSession`] runs.
@@ -356,6 +362,9 @@ pub struct SessionStarted {
     /// What an ended session of that name is called from now on.
     #[prost(string, tag = "2")]
     pub aside: String,
+    /// It cannot take all of the machine's memory.
+    #[prost(bool, tag = "3")]
+    pub capped: bool,
 }
 
 /// Sends a signal to what runs in the foreground of a session, and to its program.

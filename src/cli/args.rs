@@ -84,6 +84,7 @@ Examples:
   simstim new dev                           your login shell there
   simstim new dev claude                    a program instead
   simstim new dev --detach -- make test     only start it
+  simstim new dev --resume 'claude --continue' claude
   simstim new dev --detach --name build -- sh -c 'cd src && make'
 Leave with Ctrl-\\ Ctrl-\\ or Enter ~ . ; the session goes on.";
 
@@ -308,6 +309,9 @@ pub(crate) struct NewArgs {
     /// What to call the session; by default it is called after its program
     #[arg(long, value_parser = session_name)]
     pub(crate) name: Option<String>,
+    /// What to run in its place, by `sh -c`, after a restart of its machine; else it ends with that
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) resume: Option<String>,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,

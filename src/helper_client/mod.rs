@@ -18,8 +18,8 @@ pub use door::{Door, HelperDoor};
 pub use embedded::{HelperDirError, Helpers};
 pub use exec::{ExecError, ExecRequest, Streams, run as exec};
 pub use sessions::{
-    LogError, NewSession, list_sessions, new_session, read_log, signal_session, verdict,
-    wakefulness,
+    LogError, NewSession, StartedSession, list_sessions, new_session, read_log, signal_session,
+    verdict, wakefulness,
 };
 
 use crate::model::Architecture;

@@ -38,16 +38,29 @@ pub struct NewSession {
     pub size: Option<(u16, u16)>,
     /// How long its program counts as working after its last sign of life.
     pub busy_lease: Option<Span>,
+    /// What to run in its place after a restart of the machine; empty: it ends with the machine.
+    pub resume: Vec<Vec<u8>>,
 }
 
-/// Starts a session; gives its name, and that of an ended one that had to step aside.
+/// A session that was started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartedSession {
+    /// What it is called.
+    pub name: String,
+    /// What an ended session of that name is called from now on.
+    pub aside: Option<String>,
+    /// It cannot take all of the machine's memory.
+    pub capped: bool,
+}
+
+/// Starts a session.
 ///
 /// # Errors
 /// [`HelperError::Refused`] with the machine's word, such as a name that is taken.
 pub async fn new_session(
     bridge: &mut Bridge,
     session: NewSession,
-) -> Result<(String, Option<String>), HelperError> {
+) -> Result<StartedSession, HelperError> {
     let (rows, columns) = session.size.unwrap_or((24, 80));
     let env = session.env.into_iter().map(|(name, value)| Variable { name, value }).collect();
     let message = NewSessionMessage {
@@ -58,11 +71,13 @@ pub async fn new_session(
         rows: rows.into(),
         columns: columns.into(),
         busy_lease: session.busy_lease.map_or(0, |span| span.0.as_secs()),
+        resume: session.resume,
+        restored: false,
     };
     match ask(bridge, Body::NewSession(message)).await? {
         Body::SessionStarted(started) => {
             let aside = Some(plain(&started.aside)).filter(|name| !name.is_empty());
-            Ok((plain(&started.name), aside))
+            Ok(StartedSession { name: plain(&started.name), aside, capped: started.capped })
         }
         other => Err(unexpected(&other)),
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use rustix::process::{Pid, Signal, kill_process};
@@ -24,6 +24,9 @@ use crate::transport::{ChildTransport, Transport};
 
 /// The variable that says whose a process is. It is inherited, and stop looks for it.
 const OWNER: &str = "SIMSTIM_MACHINE";
+
+/// The variable that tells its helper one start of a machine from the next.
+const RUN: &str = "SIMSTIM_RUN";
 
 /// What a machine's processes see of this computer's environment. No credential is among it.
 const PASSED_ON: [&str; 9] =
@@ -86,6 +89,12 @@ fn boot_id() -> String {
     text.trim().into()
 }
 
+/// Differs after each start of a machine; begins with the boot that it is of.
+fn run_id() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{}.{}", boot_id(), now.as_nanos())
+}
+
 /// The id of a machine: the beginning of its nonce and its folder's name, so that a folder of the
 /// same name made later is another machine.
 fn id_of(name: &str, mark: &Mark) -> Option<MachineId> {
@@ -122,7 +131,7 @@ impl Local {
         let mark = Mark::from_labels(|key| labels.get(key).map(String::as_str))
             .map_err(|error| error.to_string())?;
         let state = match fs::read_to_string(folder.join("running")) {
-            Ok(boot) if boot.trim() == boot_id() => MachineState::Running,
+            Ok(run) if run.split('.').next() == Some(&boot_id()) => MachineState::Running,
             Ok(_) => MachineState::Stopped,
             Err(_) if folder.join("started").exists() => MachineState::Stopped,
             Err(_) => MachineState::Created,
@@ -290,7 +299,7 @@ impl Provider for Local {
         }
         let folder = self.folder(machine);
         fs::write(folder.join("started"), "")
-            .and_then(|()| fs::write(folder.join("running"), boot_id()))
+            .and_then(|()| fs::write(folder.join("running"), run_id()))
             .map_err(io_error("write in", &folder))
     }
 
@@ -327,6 +336,9 @@ impl Provider for Local {
         let mut env: Vec<(String, OsString)> = passed.collect();
         env.push(("HOME".into(), home.clone().into()));
         env.push((OWNER.into(), machine.mark.nonce.as_str().into()));
+        if let Ok(run) = fs::read_to_string(self.folder(machine).join("running")) {
+            env.push((RUN.into(), run.into()));
+        }
         Arc::new(ChildTransport { prefix: Vec::new(), env: Some(env), directory: Some(home) })
     }
 }

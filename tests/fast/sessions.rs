@@ -460,3 +460,41 @@ fn a_hold_can_be_released() {
     let _ = host.run(&["exec", "dev", "--", "simstim-host", "release"]).ok();
     assert!(host.sessions().is_empty());
 }
+
+#[test]
+fn after_a_restart_sessions_go_on_that_know_how() {
+    let host = Host::new();
+    let words = ["new", "dev", "-d", "--name", "agent", "--resume", "echo again; exec cat", "--"];
+    let _ = host.run(&[&words[..], &["sh", "-c", "echo begun; exec cat"]].concat()).ok();
+    host.start("plain", &["cat"]);
+    let killed = host.run(&["new", "dev", "-d", "--name", "killed", "--resume", "cat", "cat"]).ok();
+    assert!(killed.stderr.contains("no memory cap of its own"), "{killed}");
+    let pid = host.session("killed")["pid"].as_i64().unwrap();
+    kill_process(Pid::from_raw(parent(pid)).unwrap(), Signal::KILL).unwrap();
+    host.becomes("killed", "ended");
+    assert_eq!(host.session("killed")["evidence"], "its holder was killed");
+    for turn in 1..3 {
+        let _ = host.run(&["host", "stop", "dev", "--force"]).ok();
+        let _ = host.run(&["host", "start", "dev"]).ok();
+        host.becomes("agent", "working");
+        let restart =
+            "\r\n[its machine was restarted; this is: sh -c echo again; exec cat]\r\nagain\r\n";
+        let mut log = host.log("agent");
+        for _ in 0..50 {
+            if log.ends_with("again\r\n") && log.matches("again\r\n").count() == 2 * turn {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            log = host.log("agent");
+        }
+        assert_eq!(log, "begun\r\n".to_owned() + &restart.repeat(turn));
+    }
+    let plain = host.session("plain");
+    assert_eq!(plain["state"], "ended");
+    assert_eq!(plain["evidence"], "its machine was stopped or restarted");
+    assert_eq!(host.session("killed")["state"], "working", "it is restored with its machine");
+    assert_eq!(host.run(&["kill", "dev/agent"]).ok().code, Some(0));
+    let _ = host.run(&["host", "stop", "dev", "--force"]).ok();
+    let _ = host.run(&["host", "start", "dev"]).ok();
+    assert_eq!(host.session("agent")["state"], "ended", "what was ended stays ended");
+}

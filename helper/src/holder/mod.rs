@@ -23,13 +23,14 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::process::{Pid, PidfdFlags, Signal, ioctl_tiocsctty, pidfd_open, setsid};
 use rustix::time::{ClockId, clock_gettime};
 use schema::bytes::{Buf as _, Bytes, BytesMut};
+use schema::frame::Encoder;
 use schema::message::{Body, Done, Failed, Hello, Sessions, SignalSession};
 
 use self::clients::Client;
 use self::start::{command, listen, read_spec, runnable, spawn, terminal};
 use crate::bridge::set_nonblocking;
 use crate::log::LogWriter;
-use crate::place::Place;
+use crate::place::{Place, boot_id};
 use crate::processes::{self, Process};
 use crate::screen::Screen;
 use crate::sessions;
@@ -165,9 +166,9 @@ impl Holder {
         set_nonblocking(terminal.as_fd()).map_err(failed("use its terminal"))?;
         let shown: Vec<String> =
             argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let holder = Self {
+        let mut holder = Self {
             name: name.into(),
-            log: LogWriter::new(&folder),
+            log: if spec.restored { LogWriter::after(&folder) } else { LogWriter::new(&folder) },
             folder,
             _lock: lock,
             exit: pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
@@ -196,14 +197,28 @@ impl Holder {
             status: None,
             groups: Vec::new(),
         };
-        let meta = format!(
-            "pid {}\nstarted {}\ncommand {}\n",
-            holder.child.id(),
-            holder.started_at,
-            one_line(&holder.argv.join(" "))
-        );
-        fs::write(holder.folder.join("meta"), meta).map_err(failed("write in its folder"))?;
+        let command = one_line(&holder.argv.join(" "));
+        if spec.restored {
+            holder.tell(&format!("\r\n[its machine was restarted; this is: {command}]\r\n"));
+        }
+        let (pid, started, run) = (holder.child.id(), holder.started_at, boot_id());
+        let meta = format!("pid {pid}\nstarted {started}\nrun {run}\ncommand {command}\n");
+        let folder = &holder.folder;
+        let _ = fs::remove_file(folder.join("mark"));
+        if !spec.resume.is_empty() && !spec.restored {
+            let mut bytes = Vec::new();
+            let encoded = Encoder::default().encode(Body::NewSession(spec), &mut bytes);
+            encoded.map_err(|error| error.to_string())?;
+            fs::write(folder.join("spec"), bytes).map_err(failed("write in its folder"))?;
+        }
+        fs::write(folder.join("meta"), meta).map_err(failed("write in its folder"))?;
         Ok(holder)
+    }
+
+    /// Puts words of ours among what the program printed.
+    fn tell(&mut self, words: &str) {
+        self.log.append(words.as_bytes());
+        self.screen.feed(words.as_bytes());
     }
 
     fn hold(mut self) {

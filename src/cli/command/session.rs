@@ -49,9 +49,11 @@ pub(crate) async fn new(ui: &Ui, start: &Start, args: NewArgs) -> Result<ExitCod
         env: host.env.clone().into_iter().collect(),
         size: attaches.then(size),
         busy_lease: Some(host.busy_lease),
+        resume: args.resume.map(by_shell).unwrap_or_default(),
     };
-    let (name, aside) = new_session(&mut bridge, session).await?;
-    if let Some(aside) = aside {
+    let started = new_session(&mut bridge, session).await?;
+    let name = started.name;
+    if let Some(aside) = started.aside {
         ui.say(&format!("the ended {0}/{name} is called {0}/{aside} now\n", args.host));
     }
     if attaches {
@@ -63,12 +65,18 @@ pub(crate) async fn new(ui: &Ui, start: &Start, args: NewArgs) -> Result<ExitCod
         ui.print(&format!("{}\n", json!({ "host": args.host, "session": name })))?;
     } else {
         ui.print(&format!("{}/{name}\n", args.host))?;
+        let cap = if started.capped { "" } else { ", with no memory cap of its own" };
         ui.say(&format!(
-            "it runs on by itself; see it with: simstim logs -f {}/{name}\n",
+            "it runs on by itself{cap}; see it with: simstim logs -f {}/{name}\n",
             args.host
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A command as a shell reads it.
+fn by_shell(command: String) -> Vec<Vec<u8>> {
+    vec![b"sh".to_vec(), b"-c".to_vec(), command.into_bytes()]
 }
 
 /// A bridge for a person's command, which wakes the host.
