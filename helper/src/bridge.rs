@@ -93,6 +93,7 @@ struct Tail {
 
 /// The way to the holder of the session that the client is attached to.
 struct Link {
+    folder: PathBuf,
     stream: UnixStream,
     decoder: Decoder,
     out: Outgoing,
@@ -383,7 +384,7 @@ impl Bridge {
         let stream = sessions::connect(&folder).map_err(lost)?;
         set_nonblocking(stream.as_fd()).map_err(lost)?;
         let (decoder, out) = (Decoder::default(), Outgoing::default());
-        let mut link = Link { stream, decoder, out, greeted: false };
+        let mut link = Link { folder, stream, decoder, out, greeted: false };
         link.say(Body::Attach(attach));
         self.link = Some(link);
         Ok(())
@@ -435,9 +436,14 @@ impl Bridge {
         }
     }
 
+    /// What a session said at its end may not have come: the client asks again, and gets it from the
+    /// log.
     fn lose_holder(&mut self, why: &str) {
-        self.link = None;
-        self.fail(why);
+        let Some(link) = self.link.take() else { return };
+        match sessions::end(&link.folder) {
+            Some(_) => self.leaving = true,
+            None => self.fail(why),
+        }
     }
 
     fn fail(&mut self, reason: &str) {

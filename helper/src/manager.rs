@@ -7,7 +7,9 @@ use crate::holder::wall;
 
 /// A command that runs this program, and is to be given arguments, as a unit of its own; `None` where
 /// no user manager runs. A scope runs in place of the command: its streams are ours.
-pub(crate) fn scope(name: &str) -> Option<Command> {
+///
+/// Managers before systemd 253 know no `survives`, and end the whole session where its memory ran out.
+pub(crate) fn scope(name: &str, survives: bool) -> Option<Command> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let usual = || format!("/run/user/{}", rustix::process::getuid().as_raw()).into();
     let runtime = runtime.filter(|path| path.is_absolute()).unwrap_or_else(usual);
@@ -21,6 +23,9 @@ pub(crate) fn scope(name: &str) -> Option<Command> {
     if let Some(memory) = memory() {
         // A tenth stays for the machine itself, so that it can be reached and the session ended.
         command.args(["-p", &format!("MemoryMax={}", memory / 10 * 9)]);
+    }
+    if survives {
+        command.args(["-p", "OOMPolicy=continue"]);
     }
     command.arg("--").arg(program);
     Some(command)

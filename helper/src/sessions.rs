@@ -128,7 +128,7 @@ fn ended(folder: &Path, session: &mut Session) {
     session.evidence = match fs::read_to_string(folder.join("fate")) {
         Ok(fate) => fate.chars().take(400).collect(),
         Err(_) if restarted => "its machine was stopped or restarted".into(),
-        Err(_) => "its holder was killed".into(),
+        Err(_) => "its holder was killed, or its memory ran out".into(),
     };
     if let Some(end) = end(folder) {
         (session.code, session.signal) = (end.code, end.signal);
@@ -257,7 +257,7 @@ fn spec_of(folder: &Path) -> Option<Vec<u8>> {
 
 /// Starts the holder and waits until its program runs; whether a manager of this user's keeps it.
 fn hold(name: &str, spec: &[u8]) -> Result<bool, String> {
-    if let Some(command) = manager::scope(name) {
+    for command in [true, false].into_iter().filter_map(|survives| manager::scope(name, survives)) {
         match hold_by(command, name, spec) {
             // A manager that takes nothing is as good as none.
             Err(why) if why == AT_ONCE => {}

@@ -111,6 +111,18 @@ impl Ui {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 
+    /// Asks a person for one of several by its number; `None` where the answer is none of them.
+    pub(crate) fn choose(&self, question: &str, choices: &[String]) -> io::Result<Option<usize>> {
+        let mut text = format!("{question}\n");
+        for (index, choice) in choices.iter().enumerate() {
+            text += &format!("  {:>2}  {choice}\n", index + 1);
+        }
+        self.say(&text);
+        let typed = self.ask(&format!("1 to {}: ", choices.len()))?;
+        let number: Option<usize> = typed.parse().ok();
+        Ok(number.and_then(|number| number.checked_sub(1)).filter(|index| *index < choices.len()))
+    }
+
     /// Asks a person and returns the line typed.
     pub(crate) fn ask(&self, question: &str) -> io::Result<String> {
         self.say(question);

@@ -34,6 +34,9 @@ pub struct AttachRequest {
     pub client: [u8; 16],
 }
 
+/// So long the session's holder may take to answer before a word is said.
+const ANSWER: Duration = Duration::from_secs(5);
+
 /// The person's terminal.
 pub struct Terminal {
     /// What is typed.
@@ -71,6 +74,8 @@ pub struct Attachment {
     view: View,
     /// A notice stands on the terminal.
     noticed: bool,
+    /// The session's holder answered over this connection.
+    answered: bool,
 }
 
 /// How the terminal stands to the session's output.
@@ -99,7 +104,14 @@ impl Attachment {
             written: 0,
             view: View::Painting(0),
             noticed: false,
+            answered: false,
         }
+    }
+
+    /// Grows with every byte that came or is known to have come: a connection that breaks without
+    /// any was of no use.
+    pub fn progress(&self) -> u64 {
+        self.output.received + self.typing.confirmed()
     }
 
     /// Attaches over a bridge until the person leaves or the session ends.
@@ -109,6 +121,7 @@ impl Attachment {
     /// connection broke: the session goes on then, and so does this attachment over another bridge.
     pub async fn over(&mut self, mut bridge: Bridge) -> Result<AttachEnd, HelperError> {
         self.typing.hold();
+        self.answered = false;
         let (rows, columns) = self.request.size;
         let received = (self.view == View::Whole).then_some(self.output.received);
         let message = Attach {
@@ -184,7 +197,8 @@ impl Attachment {
     async fn pump(&mut self, bridge: &mut Bridge) -> Result<AttachEnd, HelperError> {
         let mut ping = interval(PING);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut heard = Instant::now();
+        let begun = Instant::now();
+        let (mut heard, mut said) = (begun, false);
         loop {
             tokio::select! {
                 message = bridge.reader.next() => {
@@ -215,6 +229,10 @@ impl Attachment {
                 _ = ping.tick() => bridge.writer.send(Body::Ping(Ping {})).await?,
                 () = sleep_until(heard + SILENCE) => {
                     return Err(HelperError::Lost(format!("no word for {} s", SILENCE.as_secs())));
+                }
+                () = sleep_until(begun + ANSWER), if !self.answered && !said => {
+                    said = true;
+                    self.notice("the machine is there, and the session does not answer");
                 }
             }
             while let Some((offset, bytes)) = self.typing.next() {
@@ -254,6 +272,7 @@ impl Attachment {
 
     /// How much of what was typed has come, and whether the output goes on where it was.
     fn attached(&mut self, attached: Attached) -> Result<(), HelperError> {
+        self.answered = true;
         let known = attached.known.then_some(attached.typed);
         if !self.typing.came(known) {
             return Err(HelperError::Lost("more was typed there than here".into()));

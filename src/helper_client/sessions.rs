@@ -220,6 +220,7 @@ async fn receive_log(
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
     let mut waiting: u64 = 0;
+    let mut next = start;
     loop {
         let body = tokio::select! {
             body = bridge.reader.next() => body?,
@@ -241,14 +242,16 @@ async fn receive_log(
         };
         heard = Instant::now();
         match body {
-            // Offsets jump over what was dropped meanwhile; what waits here is bounded all the same.
-            Body::Data(data) if data.stream == LOG => {
-                let end = data.offset.saturating_add(data.bytes.len() as u64);
-                waiting += data.bytes.len() as u64;
+            // Offsets jump over what is not kept; what waits here is bounded all the same.
+            Body::Data(data) if data.stream == LOG && data.offset >= next => {
+                let mark = gap(next, data.offset);
+                next = data.offset.saturating_add(data.bytes.len() as u64);
+                waiting += (mark.len() + data.bytes.len()) as u64;
                 if waiting > MOST_WAITING {
                     return Err(HelperError::Lost("data beyond its credit".into()));
                 }
-                if queue.send((end, data.bytes)).is_err() {
+                let parts = [(data.offset, mark), (next, data.bytes)];
+                if parts.into_iter().any(|part| queue.send(part).is_err()) {
                     return Ok(());
                 }
             }
@@ -256,6 +259,14 @@ async fn receive_log(
             Body::Pong(_) => {}
             other => return Err(unexpected(&other)),
         }
+    }
+}
+
+/// What stands for bytes that a log has not.
+fn gap(from: u64, to: u64) -> Bytes {
+    match to - from {
+        0 => Bytes::new(),
+        missing => format!("\r\n[{missing} bytes are not kept]\r\n").into(),
     }
 }
 

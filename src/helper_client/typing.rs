@@ -36,6 +36,11 @@ impl Typing {
         self.kept.len() - usize::try_from(self.sent - self.base).unwrap_or(0)
     }
 
+    /// How many bytes the machine is known to have.
+    pub(super) fn confirmed(&self) -> u64 {
+        self.base
+    }
+
     /// Whether something waits to be sent.
     pub(super) fn waits(&self) -> bool {
         self.unsent() > 0

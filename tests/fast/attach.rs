@@ -14,7 +14,8 @@ use simstim::provider::Kinds;
 use crate::support::Sandbox;
 use crate::support::terminal::Terminal;
 
-struct Host(Sandbox);
+/// A sandbox with a local host, whose sessions end with it.
+pub(crate) struct Host(pub(crate) Sandbox);
 
 impl Drop for Host {
     fn drop(&mut self) {
@@ -23,24 +24,43 @@ impl Drop for Host {
 }
 
 impl Host {
-    fn new() -> Self {
-        let host = Self(Sandbox::new());
+    pub(crate) fn new() -> Self {
+        Self::within(Sandbox::new())
+    }
+
+    pub(crate) fn within(sandbox: Sandbox) -> Self {
+        let host = Self(sandbox);
         host.0
             .write("hosts.toml", "fleet = \"f\"\n[[host]]\nname = \"dev\"\nprovider = \"local\"\n");
         let _ = host.0.run(&["apply", "--yes"]).ok();
         host
     }
 
-    fn terminal(&self, words: &[&str]) -> Terminal {
+    pub(crate) fn terminal(&self, words: &[&str]) -> Terminal {
         Terminal::start(self.0.command(words), 24, 80)
     }
 
-    fn session(&self, name: &str, script: &str) {
+    /// What the program in the sandbox sees of its computer.
+    pub(crate) fn computer(&self) -> Computer {
+        let path = |name: &str| self.0.path("home").join(name);
+        Computer {
+            folders: Folders {
+                state: path(".local/state/simstim"),
+                data: path(".local/share/simstim"),
+                config: path(".config/simstim"),
+            },
+            kinds: Kinds::default(),
+            helpers: Helpers::load(None).unwrap(),
+            maker: "test".into(),
+        }
+    }
+
+    pub(crate) fn session(&self, name: &str, script: &str) {
         let words = ["new", "dev", "-d", "--name", name, "sh", "-c", script];
         let _ = self.0.run(&words).ok();
     }
 
-    fn state(&self, name: &str) -> String {
+    pub(crate) fn state(&self, name: &str) -> String {
         let run = self.0.run(&["ls", "--json"]).ok();
         let value: Value = serde_json::from_slice(&run.bytes).unwrap();
         let sessions = value["hosts"][0]["sessions"].as_array().unwrap().clone();
@@ -50,7 +70,7 @@ impl Host {
 }
 
 /// All that a terminal shows: cells with their colours, cursor, modes.
-fn all(terminal: &Terminal) -> (String, (u16, u16), bool, String) {
+pub(crate) fn all(terminal: &Terminal) -> (String, (u16, u16), bool, String) {
     let screen = terminal.screen.screen();
     let modes = screen.input_mode_formatted();
     (screen.contents_formatted(), screen.cursor_position(), screen.alternate_screen(), modes)
@@ -269,14 +289,7 @@ fn those_attached_are_told_before_a_stop_and_any_key_keeps_the_host() {
     let mut terminal = host.terminal(&["new", "dev", "--name", "sh", "--", "bash", "--norc"]);
     terminal.shows("bash-");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (data, state) =
-        (host.0.path("home/.local/share/simstim"), host.0.path("home/.local/state/simstim"));
-    let computer = Computer {
-        folders: Folders { state, data, config: host.0.path("home/.config/simstim") },
-        kinds: Kinds::default(),
-        helpers: Helpers::load(None).unwrap(),
-        maker: "test".into(),
-    };
+    let computer = host.computer();
     let file = config::load(&host.0.path("project/hosts.toml"), &computer.kinds.catalog()).unwrap();
     let fleet = computer.open(&file, &file.config, false).unwrap();
     // As a keeper asks, of a machine whose stop would freeze and not end what runs on it.

@@ -12,6 +12,7 @@ mod examples;
 mod executor;
 mod files;
 mod floors;
+mod holders;
 mod keeper;
 mod kills;
 mod kit;

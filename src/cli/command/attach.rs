@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::exec::{code_of, raw};
 use super::session::{choose, wake};
@@ -24,6 +24,8 @@ use crate::stop::stop;
 
 /// A connection that is back so soon needs no word.
 const UNSAID: Duration = Duration::from_secs(1);
+/// A connection that lived so long was of use.
+const USEFUL: Duration = Duration::from_secs(10);
 /// The longest pause between two tries.
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -31,22 +33,29 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: AttachArgs) -> Result<Exit
     let open = open(ui, start)?;
     let wanted = match args.session {
         Some(session) => session,
-        None => SessionName { host: only_host(&open)?, session: None },
+        None => SessionName { host: only_host(ui, &open)?, session: None },
     };
     open.check_names([&wanted.host])?;
     let host = &wanted.host;
     check_terminal(&[format!("simstim logs -f {host}"), format!("simstim exec {host} -- CMD")])?;
     let fleet = open.fleet()?;
     let mut bridge = wake(ui, &open, &fleet, &wanted.host, Purpose::Attach).await?;
-    let name = choose(&mut bridge, &wanted).await?;
+    let name = choose(ui, &mut bridge, &wanted).await?;
     let way = Way { open: &open, fleet: &fleet, host: &wanted.host };
     show(ui, way, bridge, name, args.read_only).await
 }
 
-fn only_host(open: &Open) -> Result<HostName, CliError> {
+fn only_host(ui: &Ui, open: &Open) -> Result<HostName, CliError> {
     let hosts = &open.file.config.hosts;
     match hosts.as_slice() {
         [one] => Ok(one.name.clone()),
+        many if ui.interactive && !many.is_empty() => {
+            let names: Vec<String> = many.iter().map(|host| host.name.to_string()).collect();
+            let chosen = ui.choose("Which host?", &names)?;
+            chosen
+                .map(|index| many[index].name.clone())
+                .ok_or_else(|| CliError::failed("nothing was chosen"))
+        }
         many => {
             let error = CliError::usage(format!("there are {} hosts; say which", many.len()));
             let hint = |error: CliError, name| error.hint(format!("simstim attach {name}"));
@@ -139,13 +148,18 @@ async fn stay(
     attachment: &mut Attachment,
     mut bridge: Bridge,
 ) -> Result<AttachEnd, Broken> {
+    // Connections in a row that broke at once and were of no use.
+    let mut useless = 0;
     loop {
+        let (begun, before) = (Instant::now(), attachment.progress());
         match attachment.over(bridge).await {
             Ok(end) => return Ok(end),
             Err(error) if error.is_of_connection() => {}
             Err(error) => return Err(Broken::Helper(error)),
         }
-        match reconnect(way, attachment).await.map_err(Broken::Connect)? {
+        let useful = attachment.progress() > before || begun.elapsed() >= USEFUL;
+        useless = if useful { 0 } else { useless + 1 };
+        match reconnect(way, attachment, useless).await.map_err(Broken::Connect)? {
             Some(next) => bridge = next,
             None => return Ok(AttachEnd::Detached),
         }
@@ -156,11 +170,12 @@ async fn stay(
 async fn reconnect(
     way: Way<'_>,
     attachment: &mut Attachment,
+    useless: u32,
 ) -> Result<Option<Bridge>, ConnectError> {
     let config = &way.open.file.config;
     loop {
         let (notices, mut shown) = mpsc::unbounded_channel();
-        let tries = try_again(way, notices);
+        let tries = try_again(way, useless, notices);
         let error = match attachment.meanwhile(tries, &mut shown).await {
             None => return Ok(None),
             Some(Ok(bridge)) => return Ok(Some(bridge)),
@@ -187,6 +202,7 @@ async fn reconnect(
 /// Tries until there is a connection, or a reason why there will be none.
 async fn try_again(
     way: Way<'_>,
+    useless: u32,
     notices: mpsc::UnboundedSender<String>,
 ) -> Result<Bridge, ConnectError> {
     let said = async {
@@ -196,7 +212,7 @@ async fn try_again(
         std::future::pending().await
     };
     let tries = async {
-        for attempt in 0.. {
+        for attempt in useless.. {
             sleep(pause(attempt, random::<1>()[0])).await;
             match way.fleet.again(&way.open.file.config, way.host).await {
                 Err(error) if is_passing(&error) => {}

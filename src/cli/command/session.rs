@@ -137,7 +137,7 @@ pub(crate) async fn logs(ui: &Ui, start: &Start, args: LogsArgs) -> Result<ExitC
     open.check_names([&args.session.host])?;
     let fleet = open.fleet()?;
     let mut bridge = fleet.look(&open.file.config, &args.session.host).await?;
-    let name = choose(&mut bridge, &args.session).await?;
+    let name = choose(ui, &mut bridge, &args.session).await?;
     let copied = if args.json {
         let (mut writer, reader) = tokio::io::duplex(64 * 1024);
         let copy = async {
@@ -171,20 +171,33 @@ pub(crate) async fn logs(ui: &Ui, start: &Start, args: LogsArgs) -> Result<ExitC
 }
 
 /// The session that is meant: the one named, or the only one there is.
-pub(super) async fn choose(bridge: &mut Bridge, wanted: &SessionName) -> Result<String, CliError> {
+pub(super) async fn choose(
+    ui: &Ui,
+    bridge: &mut Bridge,
+    wanted: &SessionName,
+) -> Result<String, CliError> {
     if let Some(name) = &wanted.session {
         return Ok(name.clone());
     }
     let host = &wanted.host;
-    let sessions = list_sessions(bridge).await?;
-    let live = || sessions.iter().filter(|session| session.state != SessionState::Ended);
+    let listed = list_sessions(bridge).await?;
+    let live = || listed.iter().filter(|session| session.state != SessionState::Ended);
     let names: Vec<&SessionFact> =
-        if live().count() > 0 { live().collect() } else { sessions.iter().collect() };
+        if live().count() > 0 { live().collect() } else { listed.iter().collect() };
     match names.as_slice() {
         [one] => Ok(one.name.clone()),
         [] => {
             Err(CliError::failed(format!("{host} has no sessions"))
                 .hint(format!("simstim new {host}")))
+        }
+        many if ui.interactive => {
+            let words = |session: &&SessionFact| {
+                format!("{}  {}  {}", session.name, sessions::word(session.state), session.command)
+            };
+            let choices: Vec<String> = many.iter().map(words).collect();
+            let chosen = ui.choose("Which session?", &choices)?;
+            let chosen = chosen.map(|index| many[index].name.clone());
+            chosen.ok_or_else(|| CliError::failed("nothing was chosen"))
         }
         many => {
             let error = CliError::usage(format!("{host} has {} sessions; say which", many.len()));
@@ -203,7 +216,7 @@ pub(crate) async fn kill(ui: &Ui, start: &Start, args: KillArgs) -> Result<ExitC
     let host = &args.session.host;
     // Nothing to end on a machine that does not run: it is not woken for that.
     let mut look = fleet.look(&open.file.config, host).await?;
-    let name = choose(&mut look, &args.session).await?;
+    let name = choose(ui, &mut look, &args.session).await?;
     let _ = look.goodbye().await;
     let mut bridge = wake(ui, &open, &fleet, host, Purpose::Exec).await?;
     signal_session(&mut bridge, &name, signal).await?;
