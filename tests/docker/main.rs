@@ -679,7 +679,6 @@ fn killed_at_any_moment_one_more_run_converges() {
             let name = unique("kill");
             world.file(&host(&name, ""));
             interrupt(&world, &["apply", "--yes", "--json"], moment, signal);
-            let _ = world.run(&["plan"]).ok();
             world.apply(&[]);
             world.only();
             assert_eq!(world.run(&["exec", &name, "--", "echo", "up"]).ok().stdout, "up\n");
@@ -691,7 +690,12 @@ fn killed_at_any_moment_one_more_run_converges() {
             let text = world.read("hosts.toml");
             assert!(text.contains(&name) || !text.contains("[[host]]"), "whole: {text}");
             if text.contains(&name) || !world.containers().is_empty() {
-                let _ = world.run(&["host", "destroy", &name, "--yes"]).ok();
+                // The engine goes on removing what it was told to remove, and says so meanwhile.
+                let again = || world.run(&["host", "destroy", &name, "--yes"]);
+                let mut runs = (0..50).map(|_| again());
+                let run = runs.find(|run| !run.said().contains("being removed")).unwrap();
+                let gone = run.said().contains("there is no host") && !text.contains(&name);
+                assert!(run.code == Some(0) || gone, "{signal:?} at {moment:?}: {run}");
             }
             assert!(world.containers().is_empty(), "{signal:?} at {moment:?}");
         }
