@@ -393,13 +393,25 @@ impl Fleet {
         stop: &Stop,
     ) -> Result<Bridge, ConnectError> {
         let host = config.host(name).ok_or_else(|| ConnectError::NoHost(name.clone()))?;
-        let machine = self.awake(config, host, events, stop).await?;
+        let machine = self.awake(config, host, events.clone(), stop).await?;
         let provider = self.provider(&machine)?;
         let transport = provider.transport(&machine);
         let bridge = self.bridge(&*transport, &machine.mark, purpose).await;
         let bridge = bridge.map_err(|error| ConnectError::Helper { host: name.clone(), error })?;
-        let _ = self.log().record(history::Event::Used { id: machine.id });
+        self.note_use(machine, bridge.hello.epoch, &events);
         Ok(bridge)
+    }
+
+    /// Remembers that a machine was used, and tells where its disk is older than it was then.
+    fn note_use(&self, machine: Machine, epoch: u64, events: &mpsc::UnboundedSender<Event>) {
+        let mut log = self.log();
+        let seen = log.history().machines.get(&machine.id).map_or(0, |known| known.epoch);
+        if epoch < seen {
+            let host = machine.mark.host;
+            let _ = events.send(Event::WentBack { host, seen, boots: epoch });
+        }
+        let _ = log.record(history::Event::Booted { id: machine.id.clone(), epoch });
+        let _ = log.record(history::Event::Used { id: machine.id });
     }
 
     /// A bridge for a person's command; the helper is installed first where it is missing.

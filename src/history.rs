@@ -62,6 +62,13 @@ pub enum Event {
         /// Its id.
         id: MachineId,
     },
+    /// Its disk had seen so many boots.
+    Booted {
+        /// Its id.
+        id: MachineId,
+        /// The boots, counted on the disk itself.
+        epoch: u64,
+    },
     /// This computer destroyed it, or a person accepted that it is lost.
     Gone {
         /// Its id.
@@ -111,6 +118,8 @@ pub struct Remembered {
     pub at: Timestamp,
     /// The busiest session state last read; the outer `None`: never read.
     pub sessions: Option<Option<SessionState>>,
+    /// The boots that its disk had seen when this computer last ran something on it; 0: unknown.
+    pub epoch: u64,
 }
 
 impl History {
@@ -124,12 +133,19 @@ impl History {
                 self.open_intents.remove(&nonce);
             }
             Event::Seen { id, host, account, identity, at } => {
-                let sessions = self.machines.get(&id).and_then(|old| old.sessions);
-                self.machines.insert(id, Remembered { host, account, identity, at, sessions });
+                let old = self.machines.get(&id);
+                let (sessions, epoch) = old.map_or((None, 0), |old| (old.sessions, old.epoch));
+                let machine = Remembered { host, account, identity, at, sessions, epoch };
+                self.machines.insert(id, machine);
             }
             Event::Used { id } => {
                 self.used.retain(|used| *used != id);
                 self.used.push(id);
+            }
+            Event::Booted { id, epoch } => {
+                if let Some(machine) = self.machines.get_mut(&id) {
+                    machine.epoch = epoch;
+                }
             }
             Event::Gone { id } => {
                 self.used.retain(|used| *used != id);
@@ -160,6 +176,9 @@ impl History {
                 self.machines.get(id).is_some_and(|machine| machine.sessions == Some(*busiest))
             }
             Event::Used { id } => self.used.last() == Some(id),
+            Event::Booted { id, epoch } => {
+                self.machines.get(id).is_some_and(|machine| machine.epoch == *epoch)
+            }
             Event::Gone { id } => !self.machines.contains_key(id),
             Event::Refused { nonce } | Event::Ready { nonce } => {
                 !self.open_intents.contains_key(nonce)
@@ -176,9 +195,10 @@ impl History {
             events.push(Event::Intent { nonce, host, account });
         }
         for (id, machine) in &self.machines {
-            let Remembered { host, account, identity, at, sessions } = machine.clone();
+            let Remembered { host, account, identity, at, sessions, epoch } = machine.clone();
             events.push(Event::Seen { id: id.clone(), host, account, identity, at });
             events.extend(sessions.map(|busiest| Event::Sessions { id: id.clone(), busiest, at }));
+            events.extend((epoch > 0).then(|| Event::Booted { id: id.clone(), epoch }));
         }
         events.extend(self.used.iter().map(|id| Event::Used { id: id.clone() }));
         for (host, file) in &self.applied {
@@ -340,6 +360,7 @@ mod tests {
         log.record(Event::Ready { nonce: Nonce::from_random([1; 16]) }).unwrap();
         let busiest = Some(SessionState::Working);
         log.record(Event::Sessions { id: id("a"), busiest, at: Timestamp(2) }).unwrap();
+        log.record(Event::Booted { id: id("a"), epoch: 3 }).unwrap();
         log.record(Event::Applied { host: HostName::new("dev").unwrap(), file: "/f".into() })
             .unwrap();
         let before = log.history().clone();
@@ -347,6 +368,7 @@ mod tests {
         assert!(!std::fs::read(&log.path).unwrap().starts_with(b"\n"), "it was rewritten");
         let read = IntentLog::open(folder.path(), &fleet).unwrap();
         assert_eq!(read.history().machines[&id("a")].sessions, Some(busiest));
+        assert_eq!(read.history().machines[&id("a")].epoch, 3);
         assert_eq!(read.history().applied, before.applied);
         assert_eq!(read.history().open_intents, before.open_intents);
         assert_eq!(before.open_intents.len(), 1);

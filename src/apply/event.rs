@@ -66,6 +66,15 @@ pub enum Event {
     },
     /// A stop was asked for: nothing new begins.
     Stopping,
+    /// A machine's disk is older than it was: a snapshot was put in its place.
+    WentBack {
+        /// Its host.
+        host: HostName,
+        /// The boots that the disk had seen when this computer last used it.
+        seen: u64,
+        /// The boots that it has seen now.
+        boots: u64,
+    },
     /// A machine that this apply was still making is removed again.
     Undoing {
         /// Its host.

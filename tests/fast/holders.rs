@@ -268,3 +268,18 @@ fn a_holder_of_an_older_version_is_attached_to() {
     assert!(String::from_utf8_lossy(&terminal.bytes).contains("words of an old holder"));
     drop(holder.join().unwrap());
 }
+
+#[test]
+fn a_disk_that_went_back_in_time_is_said_once() {
+    let host = Host::new();
+    let run = || host.0.run(&["exec", "dev", "true"]).ok();
+    let _ = run();
+    let boots = folder(&host, "any").ancestors().nth(2).unwrap().join("boots");
+    let now = std::fs::read_to_string(&boots).unwrap();
+    let of_boot = now.split_once(' ').unwrap().1;
+    std::fs::write(&boots, format!("7 {of_boot}")).unwrap();
+    assert_eq!(run().stderr, "", "more boots are no news");
+    std::fs::write(&boots, now.clone()).unwrap();
+    insta::assert_snapshot!(run().stderr);
+    assert_eq!(run().stderr, "");
+}

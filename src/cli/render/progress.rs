@@ -92,7 +92,7 @@ impl<'a> Progress<'a> {
                     bars.remove(&bar);
                 }
             }
-            Event::Stopping | Event::Undoing { .. } => {}
+            Event::Stopping | Event::Undoing { .. } | Event::WentBack { .. } => {}
         }
     }
 
@@ -130,6 +130,14 @@ fn lines(event: &Event, paper: Paper) -> String {
         }
         Event::Stopping => {
             "stopping: nothing new begins, running steps finish (Ctrl-C again: leave now)\n".into()
+        }
+        Event::WentBack { host, seen, boots } => {
+            let words = format!(
+                "{host}: its disk went back in time: this is its boot {boots}, and boot {seen} was \
+                 seen; what was done since is not on it"
+            );
+            let sign = paper.paint(Tone::Change, "!");
+            format!("  {sign} {}\n", paper.wrap(&words, 4).join("\n    "))
         }
         Event::Undoing { host } => format!("  - {host}: removing its half-made machine\n"),
     }
