@@ -25,6 +25,8 @@
 //! | 10 | [`keeper`] | the loop behind `apply --watch` |
 //! | 11 | `cli` | text in, text out |
 
+#![forbid(unsafe_code)]
+
 pub mod apply;
 mod cli;
 pub mod config;

@@ -7,7 +7,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,7 @@ use schema::message::{
 };
 
 use crate::awake;
+use crate::link::Link;
 use crate::log::{self, LogReader};
 use crate::outgoing::Outgoing;
 use crate::place::Place;
@@ -89,24 +89,6 @@ struct Tail {
     limit: u64,
     /// What is said when it was sent whole.
     end: Body,
-}
-
-/// The way to the holder of the session that the client is attached to.
-struct Link {
-    folder: PathBuf,
-    stream: UnixStream,
-    decoder: Decoder,
-    out: Outgoing,
-    /// Its first message came, which is its hello.
-    greeted: bool,
-}
-
-impl Link {
-    fn say(&mut self, body: Body) {
-        self.out.push(body);
-        // A holder that is gone is found out by reading.
-        let _ = self.out.write(&self.stream);
-    }
 }
 
 /// How often a followed log is looked at: as fast as a person notices.
@@ -215,11 +197,8 @@ impl Bridge {
             deadline = deadline.min(program.deadline(now).unwrap_or(deadline));
         }
         if let Some(link) = &self.link {
-            let mut flags = PollFlags::empty();
-            flags.set(PollFlags::IN, self.has_room());
-            flags.set(PollFlags::OUT, link.out.len() > 0);
             watched.push(Watched::Link);
-            fds.push(PollFd::new(&link.stream, flags));
+            fds.push(PollFd::new(&link.stream, link.interest(self.has_room())));
         }
         if self.tail.as_ref().is_some_and(|tail| tail.reader.offset() < tail.limit) {
             deadline = deadline.min(now + FOLLOW);
@@ -380,13 +359,8 @@ impl Bridge {
         if !sessions::is_held(&folder) {
             return self.send_rest(folder, &attach);
         }
-        let lost = |error: io::Error| format!("its holder does not answer: {error}");
-        let stream = sessions::connect(&folder).map_err(lost)?;
-        set_nonblocking(stream.as_fd()).map_err(lost)?;
-        let (decoder, out) = (Decoder::default(), Outgoing::default());
-        let mut link = Link { folder, stream, decoder, out, greeted: false };
-        link.say(Body::Attach(attach));
-        self.link = Some(link);
+        let link = Link::open(folder, attach);
+        self.link = Some(link.map_err(|error| format!("its holder does not answer: {error}"))?);
         Ok(())
     }
 
@@ -406,33 +380,8 @@ impl Bridge {
     /// Passes on what the holder says. Its end is the end of the attachment.
     fn hear_holder(&mut self) {
         let Some(link) = &mut self.link else { return };
-        let written = link.out.write(&link.stream);
-        let read = link.decoder.read_with(|room| rustix::io::read(&link.stream, room));
-        let lives = match read {
-            Ok(0) => false,
-            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => written.is_ok(),
-            Err(_) => false,
-        };
-        loop {
-            match link.decoder.next_message() {
-                Ok(Some(Body::Hello(hello))) if !link.greeted => {
-                    link.greeted = true;
-                    if schema::agree(hello.protocol_min, hello.protocol_max).is_none() {
-                        let version: String = hello.version.chars().take(40).collect();
-                        let why = format!("its holder, of version {version}, speaks otherwise");
-                        return self.lose_holder(&why);
-                    }
-                }
-                Ok(Some(body)) => {
-                    link.greeted = true;
-                    self.out.push(body);
-                }
-                Ok(None) => break,
-                Err(_) => return self.lose_holder("its holder talks nonsense"),
-            }
-        }
-        if !lives {
-            self.lose_holder("its holder is gone");
+        if let Err(why) = link.hear(&mut self.out) {
+            self.lose_holder(&why);
         }
     }
 

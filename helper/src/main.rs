@@ -15,10 +15,15 @@
 //! It links no C code of its own and looks nobody up by libc's getpw*, getgr* or getaddrinfo: a
 //! static glibc crashes in them. It knows nothing of providers, plans or `hosts.toml`.
 
+#![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
+
 mod awake;
 mod bridge;
+#[cfg(all(target_env = "gnu", not(test)))]
+mod entry;
 mod holder;
 mod idle;
+mod link;
 mod log;
 mod manager;
 mod marks;
@@ -32,14 +37,19 @@ mod state;
 mod viewer;
 
 use std::io::Write as _;
-use std::process::ExitCode;
 
 use crate::bridge::{Bridge, Purpose};
 use crate::place::Place;
 
 const USAGE: &str = "usage: simstim-host mark working|waiting | hold DURATION --why TEXT | release";
 
-fn main() -> ExitCode {
+#[cfg(any(not(target_env = "gnu"), test))]
+fn main() -> std::process::ExitCode {
+    run().into()
+}
+
+/// Does what the arguments say; its exit code.
+fn run() -> u8 {
     let arguments: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -55,7 +65,7 @@ fn main() -> ExitCode {
             let words: Vec<_> = std::env::args_os().skip(2).collect();
             let why = holder::become_program(&words);
             let _ = writeln!(std::io::stderr(), "simstim: {why}");
-            return ExitCode::from(127);
+            return 127;
         }
         ["bridge", purpose, marker] => run_bridge(purpose, marker),
         ["digest"] => place::own_digest()
@@ -67,10 +77,10 @@ fn main() -> ExitCode {
         _ => Err(USAGE.into()),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "simstim-host: {error}");
-            ExitCode::from(2)
+            2
         }
     }
 }

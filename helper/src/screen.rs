@@ -8,6 +8,33 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const RESET: &str = "\x1b[0m\x1b[r\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\
                      \x1b[?1004l\x1b[?2004l\x1b[?1l\x1b>\x1b[?25h";
 
+/// The most lines of earlier output that are kept for one who asks.
+const MOST_LINES: u32 = 5000;
+
+/// Lines that left a screen at its top.
+pub(crate) struct Scrollback {
+    screen: Screen,
+}
+
+impl Scrollback {
+    /// Of a screen of so many rows and columns, the last `lines`.
+    pub(crate) fn new((rows, columns): (u16, u16), lines: u32) -> Self {
+        Self { screen: Screen::keeping(rows, columns, lines.min(MOST_LINES) as usize) }
+    }
+
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        self.screen.feed(bytes);
+    }
+
+    /// What prints them above an empty screen.
+    pub(crate) fn lines(mut self) -> Vec<u8> {
+        // They belong to the normal screen.
+        self.screen.feed(b"\x1b[?1049l");
+        let screen = &mut self.screen;
+        catch_unwind(AssertUnwindSafe(|| screen.lines_above())).unwrap_or_default()
+    }
+}
+
 /// A terminal's cells, cursor and modes.
 pub(crate) struct Screen {
     parser: vt100::Parser,
@@ -20,8 +47,34 @@ fn sides(rows: u16, columns: u16) -> (NonZeroU16, NonZeroU16) {
 
 impl Screen {
     pub(crate) fn new(rows: u16, columns: u16) -> Self {
+        Self::keeping(rows, columns, 0)
+    }
+
+    /// Also keeps lines that leave it at its top.
+    fn keeping(rows: u16, columns: u16, lines: usize) -> Self {
         let (rows, columns) = sides(rows, columns);
-        Self { parser: vt100::Parser::new(rows, columns, 0) }
+        Self { parser: vt100::Parser::new(rows, columns, lines) }
+    }
+
+    fn lines_above(&mut self) -> Vec<u8> {
+        let (rows, columns) = self.size();
+        let screen = self.parser.screen_mut();
+        let bottom = format!("\x1b[{rows};1H");
+        // Below what the terminal shows: that is not the session's to write over.
+        let mut text = [RESET, &bottom, "\r\n"].concat();
+        let mut left = screen.scrollback_len();
+        while left > 0 {
+            screen.set_scrollback(left);
+            for row in screen.rows_formatted(0, columns).take(left) {
+                text.push_str(&row);
+                text.push_str("\x1b[m\r\n");
+            }
+            left = left.saturating_sub(usize::from(rows));
+        }
+        // Off the screen, which is painted over next.
+        text.push_str(&bottom);
+        text.extend(std::iter::repeat_n('\n', usize::from(rows) - 1));
+        text.into_bytes()
     }
 
     pub(crate) fn size(&self) -> (u16, u16) {
@@ -88,6 +141,32 @@ mod tests {
             screen.feed(bytes);
             assert_eq!(shows(&again(&screen)), shows(&screen), "{}", bytes.escape_ascii());
         }
+    }
+
+    #[test]
+    fn lines_that_left_a_screen_come_back_above_it() {
+        let mut text = String::new();
+        for number in 0..300 {
+            text.push_str(&format!("\x1b[3{}m  line {number} \u{6f22}\x1b[m\r\n", number % 8));
+        }
+        text.push_str(&"long ".repeat(9));
+        text.push_str("\x1b[?1049halternate");
+        let mut screen = Screen::keeping(6, 20, 500);
+        let mut earlier = Scrollback::new((6, 20), 100);
+        screen.feed(text.as_bytes());
+        earlier.feed(text.as_bytes());
+        let mut copy = Screen::keeping(6, 20, 500);
+        copy.feed(b"$ simstim attach\r\n");
+        copy.feed(&earlier.lines());
+        copy.feed(&screen.paint());
+        assert_eq!(shows(&copy), shows(&screen));
+        let above = |screen: &mut Screen| {
+            screen.feed(b"\x1b[?1049l");
+            screen.parser.screen_mut().set_scrollback(100);
+            let formatted: Vec<_> = screen.parser.screen().rows_formatted(0, 20).collect();
+            (formatted, screen.parser.screen().contents())
+        };
+        assert_eq!(above(&mut copy), above(&mut screen));
     }
 
     #[test]

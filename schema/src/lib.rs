@@ -4,6 +4,8 @@
 //! carries. The JSON schema of `hosts.toml` lies beside them as `hosts.schema.json`. Nothing here
 //! reads, writes, waits or knows what a host is.
 
+#![forbid(unsafe_code)]
+
 pub mod frame;
 pub mod message;
 

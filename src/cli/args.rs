@@ -328,6 +328,9 @@ pub(crate) struct AttachArgs {
     /// Only look: type nothing, and leave its size as it is
     #[arg(long, short)]
     pub(crate) read_only: bool,
+    /// Print so many lines of what scrolled away first, 5000 at most
+    #[arg(long, value_name = "LINES", default_value_t = 0, hide_default_value = true)]
+    pub(crate) scrollback: u32,
 }
 
 #[derive(Debug, Args)]

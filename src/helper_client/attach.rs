@@ -30,6 +30,8 @@ pub struct AttachRequest {
     pub size: (u16, u16),
     /// Only look: neither type nor set the size.
     pub read_only: bool,
+    /// Lines of earlier output to print before the first screen, at most what the helper keeps.
+    pub scrollback: u32,
     /// Random bytes that name this attachment over all its connections.
     pub client: [u8; 16],
 }
@@ -132,7 +134,7 @@ impl Attachment {
             client: self.request.client.into(),
             received,
             repaint: self.noticed,
-            scrollback: 0,
+            scrollback: self.request.scrollback,
         };
         bridge.writer.send(Body::Attach(message)).await?;
         let end = self.pump(&mut bridge).await?;
@@ -252,6 +254,7 @@ impl Attachment {
             Body::Data(Data { stream: SCREEN, offset, bytes }) => self.paint(offset, bytes)?,
             Body::Painted(painted) => {
                 (self.view, self.noticed) = (View::Whole, false);
+                self.request.scrollback = 0;
                 self.output.received = painted.offset;
                 self.output.limit = painted.offset.saturating_add(VIEW);
             }

@@ -122,6 +122,20 @@ fn leaving_puts_the_terminal_back_and_the_session_goes_on() {
 }
 
 #[test]
+fn what_scrolled_away_is_printed_first_where_it_is_asked_for() {
+    let host = Host::new();
+    host.session("count", "seq 1 200; printf ready; exec cat");
+    let mut terminal = host.terminal(&["attach", "dev/count", "--scrollback", "50"]);
+    terminal.shows("ready");
+    assert!(terminal.text().starts_with("178\n"), "{}", terminal.text());
+    let screen = terminal.screen.screen_mut();
+    screen.set_scrollback(50);
+    assert!(screen.contents().starts_with("128\n129\n"), "{}", screen.contents());
+    screen.set_scrollback(51);
+    assert!(screen.contents().starts_with("\n128\n"), "no more than was asked for");
+}
+
+#[test]
 fn what_is_typed_arrives_and_the_end_has_a_code() {
     let host = Host::new();
     let script = "stty -echo; echo ready; read a; echo got $a; read b; exit 7";

@@ -206,8 +206,13 @@ async fn a_connection_may_break_after_every_number_of_bytes() {
     let (_stays, leave) = oneshot::channel();
     let (_sizes, resizes) = mpsc::channel(1);
     let shown = Shown::default();
-    let request =
-        AttachRequest { name: "s".into(), size: (24, 80), read_only: false, client: [7; 16] };
+    let request = AttachRequest {
+        name: "s".into(),
+        size: (24, 80),
+        read_only: false,
+        scrollback: 0,
+        client: [7; 16],
+    };
     let (input, output) = (Box::new(input), Box::new(shown.clone()));
     let mut attachment =
         Attachment::start(request, helper_client::Terminal { input, leave, output, resizes });

@@ -35,7 +35,7 @@ impl Terminal {
         let stream = || Stdio::from(slave.try_clone().unwrap());
         let child = command.stdin(stream()).stdout(stream()).stderr(stream()).spawn().unwrap();
         let sides = [rows, columns].map(|side| side.try_into().unwrap());
-        let screen = vt100::Parser::new(sides[0], sides[1], 0);
+        let screen = vt100::Parser::new(sides[0], sides[1], 1000);
         Self { child, screen, bytes: Vec::new(), master, slave }
     }
 

@@ -42,7 +42,8 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: AttachArgs) -> Result<Exit
     let mut bridge = wake(ui, &open, &fleet, &wanted.host, Purpose::Attach).await?;
     let name = choose(ui, &mut bridge, &wanted).await?;
     let way = Way { open: &open, fleet: &fleet, host: &wanted.host };
-    show(ui, way, bridge, name, args.read_only).await
+    let seat = Seat { name, read_only: args.read_only, scrollback: args.scrollback };
+    show(ui, way, bridge, seat).await
 }
 
 fn only_host(ui: &Ui, open: &Open) -> Result<HostName, CliError> {
@@ -81,6 +82,14 @@ pub(super) struct Way<'a> {
     pub(super) host: &'a HostName,
 }
 
+/// How a person sits before a session.
+pub(super) struct Seat {
+    pub(super) name: String,
+    pub(super) read_only: bool,
+    /// Lines of earlier output to see first.
+    pub(super) scrollback: u32,
+}
+
 /// Why an attachment is over, other than by its own end.
 enum Broken {
     Helper(HelperError),
@@ -92,10 +101,10 @@ pub(super) async fn show(
     ui: &Ui,
     way: Way<'_>,
     bridge: Bridge,
-    name: String,
-    read_only: bool,
+    seat: Seat,
 ) -> Result<ExitCode, CliError> {
     let host = way.host;
+    let Seat { name, read_only, scrollback } = seat;
     let (mut terminate, mut hang_up) =
         (listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
     let resizes = resizes()?;
@@ -107,9 +116,9 @@ pub(super) async fn show(
         output: Box::new(raw(std::io::stdout())?),
         resizes,
     };
-    let (name, client) = (name.clone(), random());
     let again = format!("simstim attach {host}/{name}");
-    let request = AttachRequest { name: name.clone(), size: size(), read_only, client };
+    let (size, client) = (size(), random());
+    let request = AttachRequest { name: name.clone(), size, read_only, scrollback, client };
     let ended = {
         let _raw = Raw::new()?;
         let mut attachment = Attachment::start(request, terminal);

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::sync::mpsc;
 
 use super::apply::{Signals, watch};
-use super::attach::{Way, check_terminal, show};
+use super::attach::{Seat, Way, check_terminal, show};
 use crate::cli::args::{KillArgs, LogsArgs, LsArgs, NewArgs, SessionName};
 use crate::cli::error::CliError;
 use crate::cli::open::{Open, Start, open};
@@ -58,7 +58,8 @@ pub(crate) async fn new(ui: &Ui, start: &Start, args: NewArgs) -> Result<ExitCod
     }
     if attaches {
         let way = Way { open: &open, fleet: &fleet, host: &args.host };
-        return show(ui, way, bridge, name, false).await;
+        let seat = Seat { name, read_only: false, scrollback: 0 };
+        return show(ui, way, bridge, seat).await;
     }
     let _ = bridge.goodbye().await;
     if args.json {
