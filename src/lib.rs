@@ -12,7 +12,7 @@
 //!
 //! | floor | modules | knows |
 //! |---|---|---|
-//! | 0 | [`model`], [`files`], [`process`], [`stop`] | words; this computer |
+//! | 0 | [`model`], [`files`], [`network`], [`process`], [`stop`] | words; this computer |
 //! | 1 | [`config`], [`history`], [`deeds`] | `hosts.toml`; the intent log; what was done |
 //! | 2 | [`plan`] | decisions: values in, values out |
 //! | 3 | [`transport`] | bytes to a command on a machine |
@@ -37,6 +37,7 @@ pub mod helper_client;
 pub mod history;
 pub mod keeper;
 pub mod model;
+pub mod network;
 pub mod observe;
 pub mod plan;
 pub mod process;

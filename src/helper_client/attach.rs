@@ -7,7 +7,7 @@ use schema::bytes::Bytes;
 use schema::message::{
     Attach, Attached, Body, Credit, Data, Exited, LOG, Ping, Repaint, Resize, SCREEN, STDIN, VIEW,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Duration, Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::HelperError;
@@ -143,11 +143,13 @@ impl Attachment {
     }
 
     /// Waits for something while there is no connection: what is typed is kept, up to a bound, and
-    /// `notices` are shown. `None` where the person leaves.
+    /// `notices` are shown; who waits for a person hears of a key by `hurry`. `None` where the person
+    /// leaves.
     pub async fn meanwhile<T>(
         &mut self,
         work: impl Future<Output = T>,
         notices: &mut mpsc::UnboundedReceiver<String>,
+        hurry: &Notify,
     ) -> Option<T> {
         let mut work = std::pin::pin!(work);
         loop {
@@ -158,6 +160,7 @@ impl Attachment {
                     if !typed {
                         return None;
                     }
+                    hurry.notify_one();
                 }
                 _ = &mut self.leave => return None,
                 Some(size) = self.resizes.recv() => self.request.size = size,

@@ -6,7 +6,7 @@ use regex::Regex;
 
 /// Modules from the ground up. `cli` is the top.
 const FLOORS: [&[&str]; 12] = [
-    &["model", "files", "process", "stop"],
+    &["model", "files", "network", "process", "stop"],
     &["config", "history", "deeds"],
     &["plan"],
     &["transport"],

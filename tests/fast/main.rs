@@ -17,6 +17,7 @@ mod keeper;
 mod kills;
 mod kit;
 mod luck;
+mod network;
 mod others;
 mod outside;
 mod planner;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
 use super::exec::{code_of, raw};
@@ -20,6 +20,7 @@ use crate::helper_client::{
     AttachEnd, AttachRequest, Attachment, Bridge, HelperError, Purpose, Terminal,
 };
 use crate::model::HostName;
+use crate::network::Changes;
 use crate::stop::stop;
 
 /// A connection that is back so soon needs no word.
@@ -184,8 +185,9 @@ async fn reconnect(
     let config = &way.open.file.config;
     loop {
         let (notices, mut shown) = mpsc::unbounded_channel();
-        let tries = try_again(way, useless, notices);
-        let error = match attachment.meanwhile(tries, &mut shown).await {
+        let hurry = Notify::new();
+        let tries = try_again(way, useless, notices, &hurry);
+        let error = match attachment.meanwhile(tries, &mut shown, &hurry).await {
             None => return Ok(None),
             Some(Ok(bridge)) => return Ok(Some(bridge)),
             Some(Err(error)) => error,
@@ -200,7 +202,7 @@ async fn reconnect(
         let (_stopper, stop) = stop();
         let woken = way.fleet.connect(config, way.host, Purpose::Attach, events, &stop);
         let (_, mut none) = mpsc::unbounded_channel();
-        match attachment.meanwhile(woken, &mut none).await {
+        match attachment.meanwhile(woken, &mut none, &Notify::new()).await {
             None => return Ok(None),
             Some(Err(error)) if is_passing(&error) => {}
             Some(woken) => return woken.map(Some),
@@ -208,11 +210,13 @@ async fn reconnect(
     }
 }
 
-/// Tries until there is a connection, or a reason why there will be none.
+/// Tries until there is a connection, or a reason why there will be none. A key that is typed and a
+/// change of the network end a pause.
 async fn try_again(
     way: Way<'_>,
     useless: u32,
     notices: mpsc::UnboundedSender<String>,
+    hurry: &Notify,
 ) -> Result<Bridge, ConnectError> {
     let said = async {
         sleep(UNSAID).await;
@@ -220,9 +224,14 @@ async fn try_again(
         let _ = notices.send(text);
         std::future::pending().await
     };
+    let mut network = Changes::watch();
     let tries = async {
         for attempt in useless.. {
-            sleep(pause(attempt, random::<1>()[0])).await;
+            tokio::select! {
+                () = sleep(pause(attempt, random::<1>()[0])) => {}
+                () = hurry.notified() => {}
+                () = network.next() => {}
+            }
             match way.fleet.again(&way.open.file.config, way.host).await {
                 Err(error) if is_passing(&error) => {}
                 settled => return settled,
