@@ -19,6 +19,7 @@
 
 mod awake;
 mod bridge;
+mod charset;
 #[cfg(all(target_env = "gnu", not(test)))]
 mod entry;
 mod holder;

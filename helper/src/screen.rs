@@ -3,10 +3,12 @@
 use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::charset::Charset;
+
 /// Modes that a terminal may be in from before, back to their defaults: attributes, scroll region,
-/// the normal screen, mouse, focus, paste, cursor and keypad.
+/// the normal screen, mouse, focus, paste, cursor, keypad and character sets.
 const RESET: &str = "\x1b[0m\x1b[r\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\
-                     \x1b[?1004l\x1b[?2004l\x1b[?1l\x1b>\x1b[?25h";
+                     \x1b[?1004l\x1b[?2004l\x1b[?1l\x1b>\x1b[?25h\x1b(B\x1b)B\x0f";
 
 /// The most lines of earlier output that are kept for one who asks.
 const MOST_LINES: u32 = 5000;
@@ -38,6 +40,7 @@ impl Scrollback {
 /// A terminal's cells, cursor and modes.
 pub(crate) struct Screen {
     parser: vt100::Parser,
+    charset: Charset,
 }
 
 fn sides(rows: u16, columns: u16) -> (NonZeroU16, NonZeroU16) {
@@ -53,7 +56,7 @@ impl Screen {
     /// Also keeps lines that leave it at its top.
     fn keeping(rows: u16, columns: u16, lines: usize) -> Self {
         let (rows, columns) = sides(rows, columns);
-        Self { parser: vt100::Parser::new(rows, columns, lines) }
+        Self { parser: vt100::Parser::new(rows, columns, lines), charset: Charset::default() }
     }
 
     fn lines_above(&mut self) -> Vec<u8> {
@@ -86,7 +89,8 @@ impl Screen {
     /// gives up begins anew with an empty screen.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         let (rows, columns) = self.size();
-        if catch_unwind(AssertUnwindSafe(|| self.parser.process(bytes))).is_err() {
+        let bytes = self.charset.translate(bytes);
+        if catch_unwind(AssertUnwindSafe(|| self.parser.process(&bytes))).is_err() {
             *self = Self::new(rows, columns);
         }
     }
@@ -105,7 +109,7 @@ impl Screen {
         let alternate = if screen.alternate_screen() { "\x1b[?1049h" } else { "" };
         let state = catch_unwind(AssertUnwindSafe(|| screen.state_formatted()));
         let state = state.unwrap_or_else(|_| "\x1b[H\x1b[J".into());
-        [RESET, alternate, &state].concat().into_bytes()
+        [RESET, alternate, &state, &self.charset.formatted()].concat().into_bytes()
     }
 }
 
@@ -124,16 +128,18 @@ mod tests {
     fn shows(screen: &Screen) -> (String, (u16, u16), bool, bool) {
         let shown = screen.parser.screen();
         let modes = (shown.alternate_screen(), shown.bracketed_paste());
-        (shown.contents_formatted(), shown.cursor_position(), modes.0, modes.1)
+        let contents = shown.contents_formatted() + &screen.charset.formatted();
+        (contents, shown.cursor_position(), modes.0, modes.1)
     }
 
     #[test]
     fn a_paint_shows_the_same_cells_cursor_and_modes() {
-        let cases: [&[u8]; 5] = [
+        let cases: [&[u8]; 6] = [
             b"plain\r\n$ ",
             b"\x1b[?1049h\x1b[2J\x1b[3;4H\x1b[38;5;208;1mcolour\x1b[0m\x1b[?2004h",
             "w\u{ef}de \u{6f22}\u{5b57} at the edge \u{6f22}".as_bytes(),
             b"\x1b[48;2;1;2;3m\x1b[K\x1b[5;1Hx\x1b[?1002h\x1b[?1006h\x1b[?25l",
+            b"\x1b(0lqqk\x1b(B q \x1b)0\x0ex",
             b"\0\xff\xfe\x1b[999;999H\x1b[",
         ];
         for bytes in cases {

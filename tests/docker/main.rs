@@ -8,7 +8,7 @@ mod support;
 
 use std::process::Command;
 
-use support::Sandbox;
+use support::{Sandbox, programs};
 
 /// A sandbox with a fleet of its own, whose machines go with it.
 struct World {
@@ -761,4 +761,19 @@ fn an_engine_that_stops_in_the_middle_of_an_apply_leaves_what_the_next_one_finis
         world.converged();
         world.only();
     }
+}
+
+/// `tests/run` has this image ready: `debian:stable-slim` with an editor, a process viewer and tmux.
+const TOOLS: &str = "[host.machine]\nimage = \"simstim-tests:tools\"";
+
+#[test]
+fn whole_screens_are_found_as_they_were_left() {
+    let world = World::new();
+    let name = unique("screens");
+    world.file(&host(&name, TOOLS));
+    world.apply(&[]);
+    programs::an_editor_is_found_as_it_was_left(&world, &name);
+    programs::a_process_viewer_is_found_as_it_was_left(&world, &name);
+    programs::a_multiplexer_works_inside(&world, &name);
+    programs::a_click_and_a_paste_arrive_as_they_were(&world, &name);
 }

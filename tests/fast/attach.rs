@@ -69,13 +69,6 @@ impl Host {
     }
 }
 
-/// All that a terminal shows: cells with their colours, cursor, modes.
-pub(crate) fn all(terminal: &Terminal) -> (String, (u16, u16), bool, String) {
-    let screen = terminal.screen.screen();
-    let modes = screen.input_mode_formatted();
-    (screen.contents_formatted(), screen.cursor_position(), screen.alternate_screen(), modes)
-}
-
 const PAINTING: &str = r"printf '\033[?1049h\033[2J\033[3;7H\033[1;38;5;208mcolour\033[0m\033[?2004h'
 printf '\033[?1002h\033[?1006h\033[10;1H\033[44mw\303\257de \346\274\242\345\255\227\033[K\033[0m'
 printf '\033[24;80H#\033[5;60Hready'; exec cat >/dev/null";
@@ -85,11 +78,11 @@ fn a_screen_is_right_after_every_process_of_simstim_was_killed() {
     let host = Host::new();
     let mut first = host.terminal(&["new", "dev", "--name", "paint", "--", "sh", "-c", PAINTING]);
     first.shows("ready");
-    let before = all(&first);
+    let before = first.all();
     assert!(before.2, "it is the alternate screen");
     first.kill();
     let mut second = host.terminal(&["attach", "dev/paint"]);
-    second.wait("the same screen", |terminal| all(terminal) == before);
+    second.wait("the same screen", |terminal| terminal.all() == before);
     second.type_in(b"\x1c\x1c");
     assert_eq!(second.end(), Some(0));
     assert!(!second.screen.screen().alternate_screen(), "the terminal is left as it was");

@@ -20,7 +20,7 @@ use simstim::transport::{Command, Exec, Transport, TransportError};
 use tokio::io::{AsyncReadExt as _, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::attach::{Host, all};
+use crate::attach::Host;
 use crate::support::Sandbox;
 
 /// The folder of a session on a local host.
@@ -91,7 +91,7 @@ fn odd_bytes_in_odd_pieces_look_the_same_to_who_comes_later() {
     let mut first = host.terminal(&["new", "dev", "--name", "odd", "--", "bash", "-c", ODD]);
     first.shows("end");
     let mut second = host.terminal(&["attach", "dev/odd"]);
-    second.wait("the same screen", |terminal| all(terminal) == all(&first));
+    second.wait("the same screen", |terminal| terminal.all() == first.all());
 }
 
 #[test]

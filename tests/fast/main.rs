@@ -21,6 +21,7 @@ mod network;
 mod others;
 mod outside;
 mod planner;
+mod programs;
 mod promises;
 mod sessions;
 mod stream;

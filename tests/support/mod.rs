@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 pub mod kills;
+pub mod programs;
 pub mod terminal;
 
 use std::ffi::OsString;

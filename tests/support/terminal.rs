@@ -72,6 +72,13 @@ impl Terminal {
         self.screen.screen().contents()
     }
 
+    /// All that it shows: cells with their colours, cursor, modes.
+    pub fn all(&self) -> (String, (u16, u16), bool, String) {
+        let screen = self.screen.screen();
+        let modes = screen.input_mode_formatted();
+        (screen.contents_formatted(), screen.cursor_position(), screen.alternate_screen(), modes)
+    }
+
     /// Reads until the screen is as wished.
     #[track_caller]
     pub fn wait(&mut self, what: &str, mut done: impl FnMut(&Self) -> bool) {
@@ -84,20 +91,35 @@ impl Terminal {
         }
     }
 
+    /// Reads until nothing more is painted for now.
+    pub fn settle(&mut self) {
+        while self.read(Duration::from_millis(300)) {}
+    }
+
     #[track_caller]
     pub fn shows(&mut self, text: &str) {
         self.wait(text, |terminal| terminal.text().contains(text));
     }
 
     /// Reads to the program's end; its exit code.
+    #[track_caller]
     pub fn end(&mut self) -> Option<i32> {
+        let deadline = Instant::now() + Duration::from_secs(120);
         loop {
+            assert!(Instant::now() < deadline, "no end; the screen shows\n{}", self.text());
             let status = self.child.try_wait().unwrap();
             while self.read(Duration::from_millis(20)) {}
             if let Some(status) = status {
                 return status.code();
             }
         }
+    }
+
+    fn children(&self) -> Vec<Pid> {
+        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let children = std::fs::read_to_string(children).unwrap_or_default();
+        let pids = children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
+        pids.filter_map(Pid::from_raw).collect()
     }
 
     /// Cuts the connection that the program has, or has again.
@@ -107,15 +129,21 @@ impl Terminal {
     }
 
     fn cut_now(&self) -> usize {
-        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
-        let children = std::fs::read_to_string(children).unwrap_or_default();
-        let pids = children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
-        let bridges = pids.filter(|pid: &i32| {
-            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let bridges = self.children().into_iter().filter(|pid| {
+            let path = format!("/proc/{}/cmdline", pid.as_raw_nonzero());
+            let words = std::fs::read(path).unwrap_or_default();
             words.windows(14).any(|part| part == b"bridge\0attach\0")
         });
-        let killed = bridges.filter_map(Pid::from_raw);
-        killed.filter(|pid| kill_process(*pid, Signal::KILL).is_ok()).count()
+        bridges.filter(|pid| kill_process(*pid, Signal::KILL).is_ok()).count()
+    }
+
+    /// Kills the program and what it runs.
+    pub fn kill_with_children(&mut self) {
+        let children = self.children();
+        self.kill();
+        for child in children {
+            let _ = kill_process(child, Signal::KILL);
+        }
     }
 
     /// Kills the program as nothing else does.
