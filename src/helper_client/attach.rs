@@ -15,8 +15,11 @@ use super::bridge::{Bridge, PING};
 use super::streams::{Output, Written};
 use super::typing::Typing;
 
-/// The largest paint that is put up with, in bytes.
+/// The largest paint that is put up with, in bytes; also what may wait for a terminal at most.
 const MOST_PAINT: u64 = 64 << 20;
+
+/// Where so many bytes wait for the terminal, notices are left out.
+const MOST_NOTICES: u64 = 1 << 20;
 
 /// A connection that says nothing for so long is taken for broken: two pings were lost.
 const SILENCE: Duration = Duration::from_secs(12);
@@ -180,8 +183,17 @@ impl Attachment {
         }
     }
 
+    /// Bytes that the terminal has not taken yet.
+    fn waiting(&self) -> u64 {
+        self.queued.saturating_sub(self.written)
+    }
+
     /// Shows a line at the bottom of the terminal; the next paint takes it away.
     pub fn notice(&mut self, text: &str) {
+        // A terminal that takes nothing shows no notices either.
+        if self.waiting() > MOST_NOTICES {
+            return;
+        }
         let (rows, columns) = self.request.size;
         let text: String = text.chars().take(usize::from(columns).saturating_sub(1)).collect();
         let line = format!("\x1b7\x1b[{rows};1H\x1b[0;7m{text}\x1b[K\x1b[0m\x1b8");
@@ -299,7 +311,7 @@ impl Attachment {
             _ => 0,
         };
         let end = at + bytes.len() as u64;
-        if offset != at || end > MOST_PAINT {
+        if offset != at || end.max(self.waiting()) > MOST_PAINT {
             return Err(HelperError::Lost("a screen out of order".into()));
         }
         self.view = View::Painting(end);
@@ -310,8 +322,7 @@ impl Attachment {
 
     /// Lets the session go on as far as the terminal got rid of what it was sent.
     async fn grant(&mut self, bridge: &mut Bridge) -> Result<(), HelperError> {
-        let waiting = self.queued.saturating_sub(self.written);
-        let limit = self.output.received.saturating_add(VIEW).saturating_sub(waiting);
+        let limit = self.output.received.saturating_add(VIEW).saturating_sub(self.waiting());
         if self.view != View::Whole || limit < self.output.limit.saturating_add(VIEW / 2) {
             return Ok(());
         }

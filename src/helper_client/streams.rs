@@ -124,10 +124,11 @@ impl Output {
 
     /// Passes data on; the helper may not send beyond its credit, nor leave a gap.
     pub(super) fn take(&mut self, data: Data) -> Result<(), HelperError> {
-        let end = data.offset.saturating_add(data.bytes.len() as u64);
-        if data.offset != self.received || end > self.limit {
+        let end = data.offset.checked_add(data.bytes.len() as u64);
+        let fits = |end: &u64| data.offset == self.received && *end <= self.limit;
+        let Some(end) = end.filter(fits) else {
             return Err(HelperError::Lost("data out of order or beyond its credit".into()));
-        }
+        };
         self.received = end;
         self.pass(data.bytes);
         Ok(())
@@ -135,6 +136,9 @@ impl Output {
 
     /// Passes bytes on that are not of the stream.
     pub(super) fn pass(&self, bytes: Bytes) {
+        if bytes.is_empty() {
+            return;
+        }
         if let Some(queue) = &self.queue {
             // A writer that is gone has said so itself.
             let _ = queue.send(bytes);

@@ -13,6 +13,7 @@ mod executor;
 mod files;
 mod floors;
 mod holders;
+mod hostile;
 mod keeper;
 mod kills;
 mod kit;
