@@ -1,7 +1,7 @@
 //! The design's budgets, as ratios against a floor measured in the same run. One command, one table:
 //!
 //! ```sh
-//! cargo bench --bench budgets                # or only some: -- version plan hosts bytes
+//! cargo bench --bench budgets                # or only some: -- version plan hosts bytes attach
 //! ```
 //!
 //! It needs a Docker engine with `debian:stable-slim` (`tests/run docker` makes one ready).
@@ -9,6 +9,7 @@
 #![allow(unreachable_pub, reason = "support is shared by several test programs")]
 #![allow(clippy::print_stdout, reason = "its table is what it is for")]
 
+mod attach;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -25,44 +26,81 @@ use support::Sandbox;
 const FLEET: &str = "bench-budgets";
 
 /// One line of the table.
-struct Row {
+enum Row {
+    /// A time, beside a floor or not.
+    Timed(Timed),
+    /// What was found, what is wanted, and whether it is so.
+    Plain([String; 3], bool),
+}
+
+struct Timed {
     what: &'static str,
     ours: Duration,
     floor: Option<Duration>,
-    /// Largest ratio to the floor, or the largest time where there is no floor.
     budget: Budget,
 }
 
 enum Budget {
+    /// At most so many times the floor.
     Ratio(f64),
+    /// So much more than the floor at most.
+    Above(Duration),
     Under(Duration),
     /// Our throughput is at least this part of the floor's.
     Throughput(f64),
+    /// The design names none; the throughput is shown.
+    None,
+}
+
+impl Timed {
+    /// What is wanted, and whether it is so.
+    fn verdict(&self) -> (String, bool) {
+        let floor = self.floor.unwrap_or_default();
+        let ratio = self.ours.as_secs_f64() / floor.as_secs_f64();
+        match self.budget {
+            Budget::Ratio(most) => (format!("≤ {most} ×"), ratio <= most),
+            Budget::Above(most) => (format!("≤ {most:?} above"), self.ours <= floor + most),
+            Budget::Under(most) => (format!("< {most:?}"), self.ours < most),
+            Budget::Throughput(least) => (format!("≥ {least} × as fast"), 1.0 / ratio >= least),
+            Budget::None => ("-".into(), true),
+        }
+    }
+
+    fn ratio(&self) -> String {
+        let Some(floor) = self.floor else { return "-".into() };
+        let ratio = self.ours.as_secs_f64() / floor.as_secs_f64();
+        match self.budget {
+            Budget::Throughput(_) | Budget::None => format!("{:.2} × as fast", 1.0 / ratio),
+            _ => format!("{ratio:.2} ×"),
+        }
+    }
+}
+
+impl From<Timed> for Row {
+    fn from(timed: Timed) -> Self {
+        Self::Timed(timed)
+    }
 }
 
 impl Row {
+    fn plain(what: &str, found: String, wanted: &str, holds: bool) -> Self {
+        Self::Plain([what.into(), found, wanted.into()], holds)
+    }
+
     fn print(&self) -> bool {
-        let ratio = self.floor.map(|floor| self.ours.as_secs_f64() / floor.as_secs_f64());
-        let (wanted, holds) = match self.budget {
-            Budget::Ratio(most) => {
-                (format!("≤ {most} ×"), ratio.is_some_and(|ratio| ratio <= most))
+        let (cells, holds) = match self {
+            Self::Plain([what, found, wanted], holds) => {
+                (format!("{what} | {found} | - | - | {wanted}"), *holds)
             }
-            Budget::Under(most) => (format!("< {most:?}"), self.ours < most),
-            Budget::Throughput(least) => {
-                (format!("≥ {least} × as fast"), ratio.is_some_and(|ratio| 1.0 / ratio >= least))
+            Self::Timed(timed) => {
+                let (wanted, holds) = timed.verdict();
+                let Timed { what, ours, floor, .. } = timed;
+                let floor = floor.map_or("-".into(), |floor| format!("{floor:.1?}"));
+                let ratio = timed.ratio();
+                (format!("{what} | {ours:.1?} | {floor} | {ratio} | {wanted}"), holds)
             }
         };
-        let shown = match (&self.budget, ratio) {
-            (Budget::Throughput(_), Some(ratio)) => format!("{:.2} × as fast", 1.0 / ratio),
-            (_, Some(ratio)) => format!("{ratio:.2} ×"),
-            (_, None) => "-".into(),
-        };
-        let floor = self.floor.map_or("-".into(), |floor| format!("{floor:.1?}"));
-        let verdict = if holds { "holds" } else { "MISSED" };
-        println!(
-            "| {} | {:.1?} | {floor} | {shown} | {wanted} | {verdict} |",
-            self.what, self.ours
-        );
+        println!("| {cells} | {} |", if holds { "holds" } else { "MISSED" });
         holds
     }
 }
@@ -106,9 +144,9 @@ fn clean() {
     }
 }
 
-fn version() -> Row {
+fn version() -> Timed {
     let simstim = env!("CARGO_BIN_EXE_simstim");
-    Row {
+    Timed {
         what: "`simstim --version` against `docker --version`",
         ours: median(41, || quiet(simstim, &["--version"])),
         floor: Some(median(41, || quiet("docker", &["--version"]))),
@@ -116,7 +154,7 @@ fn version() -> Row {
     }
 }
 
-fn plan_of_100() -> Row {
+fn plan_of_100() -> Timed {
     let sandbox = Sandbox::new();
     let mut text = format!("fleet = \"{FLEET}\"\n");
     let mut labels = BTreeMap::new();
@@ -157,7 +195,7 @@ fn plan_of_100() -> Row {
         quiet("docker", &[&["inspect"], &ids[..]].concat());
     });
     clean();
-    Row {
+    Timed {
         what: "plan of 100 Docker hosts against `docker ps` and `docker inspect`",
         ours,
         floor: Some(floor),
@@ -201,8 +239,8 @@ fn pure_plan(count: usize) -> Duration {
     })
 }
 
-fn pure_plan_of_10_000() -> Row {
-    Row {
+fn pure_plan_of_10_000() -> Timed {
+    Timed {
         what: "pure plan of 10,000 hosts",
         ours: pure_plan(10_000),
         floor: None,
@@ -210,8 +248,8 @@ fn pure_plan_of_10_000() -> Row {
     }
 }
 
-fn pure_plan_is_linear() -> Row {
-    Row {
+fn pure_plan_is_linear() -> Timed {
+    Timed {
         what: "pure plan of 10,000 hosts against ten of 1,000",
         ours: pure_plan(10_000),
         floor: Some(10 * pure_plan(1_000)),
@@ -239,7 +277,7 @@ fn by_hand(names: &[String], helper: &std::path::Path) {
     }
 }
 
-fn hosts(count: usize) -> Row {
+fn hosts(count: usize) -> Timed {
     let sandbox = Sandbox::new();
     let helper = sandbox.path("helper");
     let helpers = simstim::helper_client::Helpers::load(None).unwrap();
@@ -269,7 +307,7 @@ fn hosts(count: usize) -> Row {
     ours.sort_unstable();
     floor.sort_unstable();
     let one = count == 1;
-    Row {
+    Timed {
         what: if one {
             "create and bootstrap one Docker host against the same by hand"
         } else {
@@ -321,15 +359,15 @@ fn bytes() -> Vec<Row> {
         &format!("head -c {BYTES} /dev/zero | {raw} sh -c 'cat >/dev/null'"),
     );
     clean();
-    let row = |what, (ours, floor)| Row {
+    let row = |what, (ours, floor)| Timed {
         what,
         ours,
         floor: Some(floor),
         budget: Budget::Throughput(0.8),
     };
     vec![
-        row("512 MiB out of a host against raw `docker exec -i`", out),
-        row("512 MiB into a host against raw `docker exec -i`", into),
+        row("512 MiB out of a host against raw `docker exec -i`", out).into(),
+        row("512 MiB into a host against raw `docker exec -i`", into).into(),
     ]
 }
 
@@ -347,11 +385,14 @@ fn main() {
     clean();
     println!("| what | ours | floor | ratio | budget | |\n|---|---|---|---|---|---|");
     let mut all = true;
-    let groups: [(&str, Rows); 4] = [
-        ("version", || vec![version()]),
-        ("plan", || vec![plan_of_100(), pure_plan_of_10_000(), pure_plan_is_linear()]),
-        ("hosts", || vec![hosts(1), hosts(10)]),
+    let groups: [(&str, Rows); 5] = [
+        ("version", || vec![version().into()]),
+        ("plan", || {
+            vec![plan_of_100().into(), pure_plan_of_10_000().into(), pure_plan_is_linear().into()]
+        }),
+        ("hosts", || vec![hosts(1).into(), hosts(10).into()]),
         ("bytes", bytes),
+        ("attach", attach::rows),
     ];
     for (_, rows) in groups.into_iter().filter(|(group, _)| wants(group)) {
         for row in rows() {

@@ -53,13 +53,20 @@ impl Terminal {
         tcgetattr(&self.slave).unwrap()
     }
 
-    /// Reads what is printed within `span`; `false` where nothing was.
-    fn read(&mut self, span: Duration) -> bool {
+    /// Whether something is printed within `span`.
+    fn ready(&self, span: Duration) -> bool {
         let timeout = Timespec::try_from(span).ok();
         let mut fds = [PollFd::from_borrowed_fd(self.master.as_fd(), PollFlags::IN)];
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => return false,
-            ready => drop(ready.unwrap()),
+            Ok(0) | Err(rustix::io::Errno::INTR) => false,
+            ready => ready.unwrap() > 0,
+        }
+    }
+
+    /// Reads what is printed within `span`; `false` where nothing was.
+    fn read(&mut self, span: Duration) -> bool {
+        if !self.ready(span) {
+            return false;
         }
         let mut buffer = [0; 8192];
         let read = rustix::io::read(&self.master, &mut buffer).unwrap_or(0);
@@ -94,6 +101,17 @@ impl Terminal {
     /// Reads until nothing more is painted for now.
     pub fn settle(&mut self) {
         while self.read(Duration::from_millis(300)) {}
+    }
+
+    /// Reads so many bytes, and looks at none of them.
+    #[track_caller]
+    pub fn swallow(&mut self, most: usize) {
+        let mut buffer = vec![0; 1 << 16];
+        let mut seen = 0;
+        while seen < most {
+            assert!(self.ready(Duration::from_secs(30)), "only {seen} bytes of {most} came");
+            seen += rustix::io::read(&self.master, &mut buffer).unwrap();
+        }
     }
 
     #[track_caller]
