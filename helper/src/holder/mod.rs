@@ -335,7 +335,14 @@ impl Holder {
     /// Logs and shows what the program printed, if it did.
     fn read_terminal(&mut self, room: usize) -> bool {
         self.buffer.resize(room, 0);
-        let read = rustix::io::read(&self.terminal, &mut self.buffer[..]).unwrap_or(0);
+        // A terminal gives at most a page at a time: what there is by now goes on as one.
+        let mut read = 0;
+        while read < room {
+            match rustix::io::read(&self.terminal, &mut self.buffer[read..]) {
+                Ok(more @ 1..) => read += more,
+                _ => break,
+            }
+        }
         if read == 0 {
             return false;
         }
