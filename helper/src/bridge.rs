@@ -294,6 +294,12 @@ impl Bridge {
             Body::Credit(credit) => {
                 self.with_program(|program| program.grant(credit.stream, credit.limit))?;
             }
+            Body::Resize(resize) => {
+                self.with_program(|program| {
+                    program.resize(resize);
+                    Ok(())
+                })?;
+            }
             Body::Signal(signal) => {
                 self.with_program(|program| {
                     program.signal(signal.number);

@@ -15,7 +15,7 @@ use crate::log::LogReader;
 use crate::outgoing::Outgoing;
 use crate::screen::Scrollback;
 use crate::sessions;
-use crate::viewer::size;
+use crate::terminal::size;
 
 /// Earlier output is looked for in the last so many bytes.
 const EARLIER: u64 = 4 << 20;

@@ -35,6 +35,7 @@ mod program;
 mod screen;
 mod sessions;
 mod state;
+mod terminal;
 mod viewer;
 
 use std::io::Write as _;
@@ -64,7 +65,7 @@ fn run() -> u8 {
         ["holder", name] => Place::find().and_then(|place| holder::run(&place, name)),
         ["terminal", ..] => {
             let words: Vec<_> = std::env::args_os().skip(2).collect();
-            let why = holder::become_program(&words);
+            let why = terminal::become_program(&words);
             let _ = writeln!(std::io::stderr(), "simstim: {why}");
             return 127;
         }

@@ -1,4 +1,4 @@
-//! One program run for a bridge: its pipes, its credit, its end.
+//! One program run for a bridge: its pipes or its terminal, its credit, its end.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -11,18 +11,25 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::termios::tcsetwinsize;
 use schema::bytes::{Buf as _, Bytes, BytesMut};
 use schema::frame::MAX_DATA;
-use schema::message::{Body, Credit, Data, Eof, Exec, Exited, STDERR, STDIN, STDOUT, WINDOW};
+use schema::message::{
+    Body, Credit, Data, Eof, Exec, Exited, Resize, STDERR, STDIN, STDOUT, WINDOW,
+};
 
 use crate::bridge::set_nonblocking;
 use crate::place::Place;
+use crate::terminal;
 
 /// A child that outlives the program may hold its output open. So long is waited for more.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// How often an exit is looked for where the kernel has no pidfd (before Linux 5.3).
 const LOOK: Duration = Duration::from_millis(20);
+
+/// What a person types at the end of an input, Ctrl-D.
+const END_OF_TEXT: u8 = 4;
 
 /// Which of the program's file descriptors is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +46,9 @@ pub(crate) struct Program {
     exit: Option<OwnedFd>,
     input: Input,
     outputs: [Output; 2],
+    /// The program's side of its terminal, where it has one, for as long as it runs: it may close and
+    /// open its terminal as it likes.
+    slave: Option<OwnedFd>,
     status: Option<ExitStatus>,
     /// Since when the program is gone and its output silent.
     silent_since: Option<Instant>,
@@ -67,24 +77,64 @@ struct Output {
 impl Program {
     /// Starts the program in its own process group, in the home folder unless told otherwise.
     pub(crate) fn start(exec: &Exec, place: &Place) -> io::Result<Self> {
-        let word = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
-        let Some((program, arguments)) = exec.argv.split_first() else {
+        let argv: Vec<OsString> =
+            exec.argv.iter().map(|word| OsString::from_vec(word.clone())).collect();
+        let Some((program, arguments)) = argv.split_first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no program was named"));
         };
-        let mut command = Command::new(word(program));
+        if let Some(Resize { rows, columns }) = exec.terminal {
+            return Self::start_in_terminal(exec, &argv, terminal::size(rows, columns), place);
+        }
+        let mut command = Command::new(program);
         place.prepare(&mut command, &exec.directory);
         let mut child = command
-            .args(arguments.iter().map(word))
+            .args(arguments)
             .envs(exec.env.iter().map(|variable| (&variable.name, &variable.value)))
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
-        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let stdin = child.stdin.take().map(OwnedFd::from);
         let stdout = child.stdout.take().map(OwnedFd::from);
         let stderr = child.stderr.take().map(OwnedFd::from);
+        Self::new(child, None, stdin, [stdout, stderr])
+    }
+
+    fn start_in_terminal(
+        exec: &Exec,
+        argv: &[OsString],
+        size: (u16, u16),
+        place: &Place,
+    ) -> io::Result<Self> {
+        let mut command = terminal::command(argv);
+        place.prepare(&mut command, &exec.directory);
+        for variable in &exec.env {
+            let value = match variable.name.as_str() {
+                "TERM" => terminal::known(&variable.value, place),
+                _ => &variable.value,
+            };
+            command.env(&variable.name, value);
+        }
+        let path = command.get_envs().find(|(name, _)| *name == "PATH").and_then(|(_, path)| path);
+        if !terminal::is_there(&argv[0], path.unwrap_or_default()) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let (master, slave) = terminal::open(size)?;
+        let stream = || slave.try_clone().map(Stdio::from);
+        let child = command.stdin(stream()?).stdout(stream()?).stderr(stream()?).spawn()?;
+        let input = master.try_clone()?;
+        Self::new(child, Some(slave), Some(input), [Some(master), None])
+    }
+
+    fn new(
+        child: Child,
+        slave: Option<OwnedFd>,
+        stdin: Option<OwnedFd>,
+        outputs: [Option<OwnedFd>; 2],
+    ) -> io::Result<Self> {
+        let [stdout, stderr] = outputs;
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         for pipe in [&stdin, &stdout, &stderr].into_iter().flatten() {
             set_nonblocking(pipe.as_fd())?;
         }
@@ -92,6 +142,7 @@ impl Program {
             exit: group.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
             group,
             child,
+            slave,
             input: Input {
                 pipe: stdin,
                 pending: VecDeque::new(),
@@ -166,6 +217,7 @@ impl Program {
             self.status = self.child.try_wait().ok().flatten();
         }
         let status = self.status?;
+        self.slave = None;
         let now = Instant::now();
         let since = *self.silent_since.get_or_insert(now);
         // Output that waits for credit or room is not silence: the client is slow.
@@ -208,6 +260,11 @@ impl Program {
 
     pub(crate) fn end_input(&mut self) {
         self.input.ended = true;
+        if self.slave.is_some() {
+            // A terminal has no end: what a person types instead.
+            self.input.pending.push_back(Bytes::from_static(&[END_OF_TEXT]));
+            return;
+        }
         self.input.close_if_done();
     }
 
@@ -227,6 +284,13 @@ impl Program {
     fn output(&mut self, stream: u32) -> Result<&mut Output, &'static str> {
         let output = self.outputs.iter_mut().find(|output| output.stream == stream);
         output.ok_or("there is no such output stream")
+    }
+
+    /// The terminal of who looks has another size.
+    pub(crate) fn resize(&self, resize: Resize) {
+        if let (Some(slave), size) = (&self.slave, terminal::size(resize.rows, resize.columns)) {
+            let _ = tcsetwinsize(slave, terminal::winsize(size));
+        }
     }
 
     pub(crate) fn signal(&self, number: i32) {

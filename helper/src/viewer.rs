@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use rustix::termios::Winsize;
 use schema::bytes::Bytes;
 use schema::frame::MAX_DATA;
 use schema::message::{
@@ -16,6 +15,7 @@ use schema::message::{
 use crate::log::{LogReader, LogWriter};
 use crate::outgoing::Outgoing;
 use crate::screen::Screen;
+use crate::terminal::size;
 
 /// How long a session's program waits for one who is attached and takes nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -208,19 +208,6 @@ impl Viewer {
             }
         }
     }
-}
-
-pub(crate) fn size(rows: u32, columns: u32) -> (u16, u16) {
-    // A terminal that tells no size is taken for the usual one.
-    let side = |side: u32, usual: u16| match u16::try_from(side) {
-        Ok(0) | Err(_) => usual,
-        Ok(side) => side.min(1000),
-    };
-    (side(rows, 24), side(columns, 80))
-}
-
-pub(crate) fn winsize((ws_row, ws_col): (u16, u16)) -> Winsize {
-    Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
 #[cfg(test)]

@@ -183,6 +183,9 @@ pub struct Exec {
     /// Working directory; empty is the home directory.
     #[prost(bytes = "vec", tag = "3")]
     pub directory: Vec<u8>,
+    /// In a terminal of this size: what it prints is all [`STDOUT`], and [`Resize`] may follow.
+    #[prost(message, optional, tag = "4")]
+    pub terminal: Option<Resize>,
 }
 
 /// One environment variable.
@@ -503,7 +506,7 @@ pub struct Painted {
     pub offset: u64,
 }
 
-/// The terminal of an attached client has another size.
+/// The terminal of an attached client, or of who runs a program in one, has another size.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Resize {
     /// Lines.

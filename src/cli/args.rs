@@ -264,6 +264,9 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExecArgs {
+    /// Run it in a terminal, which is yours: for programs that ask or paint
+    #[arg(long, short)]
+    pub(crate) tty: bool,
     /// The host
     pub(crate) host: HostName,
     /// The program and its arguments, taken as they are; `--` before them is optional

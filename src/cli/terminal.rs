@@ -21,25 +21,35 @@ const LEAVE: &[u8] =
 pub(crate) struct Raw {
     terminal: OwnedFd,
     before: Termios,
+    /// What is printed at the end.
+    leave: &'static [u8],
 }
 
 impl Raw {
-    /// Makes stdin's terminal raw, and moves what it shows up out of the way. Error where it is none.
+    /// Makes stdin's terminal raw, and moves what it shows up out of the way, for a screen that is
+    /// painted. Error where it is none.
+    pub(crate) fn for_screen() -> io::Result<Self> {
+        let mut raw = Self::new()?;
+        raw.leave = LEAVE;
+        let up = "\r\n".repeat(size().0.into());
+        let _ = io::stdout().write_all(up.as_bytes()).and_then(|()| io::stdout().flush());
+        Ok(raw)
+    }
+
+    /// Makes stdin's terminal raw and prints nothing. Error where it is none.
     pub(crate) fn new() -> io::Result<Self> {
         let terminal = io::stdin().as_fd().try_clone_to_owned()?;
         let before = tcgetattr(&terminal)?;
         let mut raw = before.clone();
         raw.make_raw();
         tcsetattr(&terminal, OptionalActions::Now, &raw)?;
-        let up = "\r\n".repeat(size().0.into());
-        let _ = io::stdout().write_all(up.as_bytes()).and_then(|()| io::stdout().flush());
-        Ok(Self { terminal, before })
+        Ok(Self { terminal, before, leave: b"" })
     }
 }
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        let _ = io::stdout().write_all(LEAVE).and_then(|()| io::stdout().flush());
+        let _ = io::stdout().write_all(self.leave).and_then(|()| io::stdout().flush());
         let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
     }
 }

@@ -7,7 +7,7 @@
 use std::io::{Read, Write};
 
 use schema::message::{
-    Body, Credit, Eof, Exec, Exited, Ping, STDERR, STDIN, STDOUT, Signal, Variable, WINDOW,
+    Body, Credit, Eof, Exec, Exited, Ping, Resize, STDERR, STDIN, STDOUT, Signal, Variable, WINDOW,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -23,6 +23,9 @@ pub struct ExecRequest {
     pub argv: Vec<Vec<u8>>,
     /// Variables on top of the machine's own.
     pub env: Vec<(String, String)>,
+    /// Lines and columns of the terminal to run it in, instead of pipes. Its errors are then part of
+    /// its output.
+    pub terminal: Option<(u16, u16)>,
 }
 
 /// Where the program's streams come from and go to.
@@ -35,6 +38,8 @@ pub struct Streams {
     pub stderr: Box<dyn Write + Send>,
     /// Signals to pass on, by number.
     pub signals: mpsc::Receiver<i32>,
+    /// New sizes of its terminal: lines and columns.
+    pub resizes: mpsc::Receiver<(u16, u16)>,
 }
 
 /// Why the program's end is not known.
@@ -60,7 +65,8 @@ pub async fn run(
     streams: Streams,
 ) -> Result<Exited, ExecError> {
     let env = request.env.into_iter().map(|(name, value)| Variable { name, value }).collect();
-    let asked = Body::Exec(Exec { argv: request.argv, env, directory: Vec::new() });
+    let terminal = request.terminal.map(resize);
+    let asked = Body::Exec(Exec { argv: request.argv, env, directory: Vec::new(), terminal });
     bridge.writer.send(asked).await.map_err(|error| match error {
         HelperError::TooLong(_) => {
             ExecError::NotStarted { reason: error.to_string(), not_found: false }
@@ -75,6 +81,7 @@ pub async fn run(
         outputs: [stdout, stderr],
         written,
         signals: streams.signals,
+        resizes: streams.resizes,
     };
     let exited = running.pump(&mut bridge).await?;
     // The program's end came in sequence, so nothing is missing, whatever becomes of the goodbye.
@@ -92,6 +99,11 @@ struct Running {
     outputs: [Output; 2],
     written: mpsc::UnboundedReceiver<Written>,
     signals: mpsc::Receiver<i32>,
+    resizes: mpsc::Receiver<(u16, u16)>,
+}
+
+fn resize((rows, columns): (u16, u16)) -> Resize {
+    Resize { rows: rows.into(), columns: columns.into() }
 }
 
 impl Running {
@@ -120,6 +132,9 @@ impl Running {
                 }
                 Some(number) = self.signals.recv() => {
                     bridge.writer.send(Body::Signal(Signal { number })).await?;
+                }
+                Some(size) = self.resizes.recv() => {
+                    bridge.writer.send(Body::Resize(resize(size))).await?;
                 }
                 _ = ping.tick() => bridge.writer.send(Body::Ping(Ping {})).await?,
                 () = sleep_until(heard + SILENCE) => {

@@ -9,6 +9,7 @@ mod attach;
 mod binary;
 mod doors;
 mod examples;
+mod exec_terminal;
 mod executor;
 mod files;
 mod floors;

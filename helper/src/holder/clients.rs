@@ -15,7 +15,8 @@ use schema::message::{Attach, Body, Credit, Exited, LOG, STDIN};
 use super::{Holder, now};
 use crate::bridge::set_nonblocking;
 use crate::outgoing::Outgoing;
-use crate::viewer::{Show, Viewer, winsize};
+use crate::terminal::winsize;
+use crate::viewer::{Show, Viewer};
 
 /// Clients at once; one more is turned away.
 const CLIENTS: usize = 64;

@@ -8,33 +8,33 @@ mod facts;
 mod start;
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use rustix::process::{Pid, PidfdFlags, Signal, ioctl_tiocsctty, pidfd_open, setsid};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, setsid};
 use rustix::time::{ClockId, clock_gettime};
 use schema::bytes::{Buf as _, Bytes, BytesMut};
 use schema::frame::Encoder;
 use schema::message::{Body, Done, Failed, Hello, Sessions, SignalSession};
 
 use self::clients::Client;
-use self::start::{command, listen, read_spec, runnable, spawn, terminal};
+use self::start::{command, listen, read_spec, runnable, spawn};
 use crate::bridge::set_nonblocking;
 use crate::log::LogWriter;
 use crate::place::{Place, boot_id};
 use crate::processes::{self, Process};
 use crate::screen::Screen;
 use crate::sessions;
-use crate::viewer::{Viewer, size};
+use crate::terminal::{self, size};
+use crate::viewer::Viewer;
 
 /// How often CPU is sampled, so that "lately" means the last one or two of these.
 const SAMPLE: Duration = Duration::from_secs(10);
@@ -79,17 +79,6 @@ fn let_go() {
         let _ = rustix::stdio::dup2_stdout(&null);
         let _ = rustix::stdio::dup2_stderr(&null);
     }
-}
-
-/// Becomes a session's program: a new terminal session on this process's stdin, then the program.
-pub(crate) fn become_program(words: &[OsString]) -> String {
-    use std::os::unix::process::CommandExt as _;
-    let Some((program, arguments)) = words.split_first() else { return "no program".into() };
-    if let Err(error) = setsid().and_then(|_| ioctl_tiocsctty(std::io::stdin())) {
-        return format!("no terminal: {error}");
-    }
-    let error = Command::new(program).args(arguments).exec();
-    format!("cannot start `{}`: {error}", program.to_string_lossy())
 }
 
 struct Holder {
@@ -157,7 +146,7 @@ impl Holder {
         let argv = command(&spec);
         runnable(&argv, &spec)?;
         let (rows, columns) = size(spec.rows, spec.columns);
-        let (terminal, slave) = terminal((rows, columns))
+        let (terminal, slave) = terminal::open((rows, columns))
             .map_err(|error| format!("cannot open a terminal: {error}"))?;
         let child = spawn(place, name, &spec, &argv, &slave)
             .map_err(failed("start a program in a terminal"))?;

@@ -7,15 +7,13 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
-use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::tcsetwinsize;
 use schema::frame::Decoder;
 use schema::message::{Body, NewSession};
 
 use crate::place::Place;
-use crate::viewer::winsize;
+use crate::terminal;
 
 pub(super) fn read_spec() -> Result<NewSession, String> {
     let mut bytes = Vec::new();
@@ -42,29 +40,15 @@ pub(super) fn runnable(argv: &[OsString], spec: &NewSession) -> Result<(), Strin
     let Some(program) = argv.first().filter(|word| !word.is_empty()) else {
         return Err("no program was named".into());
     };
-    let path = Path::new(program);
     let variable = spec.env.iter().find(|variable| variable.name == "PATH");
     let search = variable.map(|variable| variable.value.clone().into());
     let search = search.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-    let there = match path.components().count() {
-        1 => std::env::split_paths(&search).any(|folder| folder.join(path).is_file()),
-        // Relative to a folder that only the program will be in: it tells by itself.
-        _ => path.is_relative() || path.is_file(),
-    };
-    match there {
+    match terminal::is_there(program, &search) {
         true => Ok(()),
-        false => Err(format!("cannot start `{}`: there is no such program", path.display())),
+        false => {
+            Err(format!("cannot start `{}`: there is no such program", program.to_string_lossy()))
+        }
     }
-}
-
-pub(super) fn terminal(size: (u16, u16)) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let master = openpt(flags)?;
-    grantpt(&master)?;
-    unlockpt(&master)?;
-    tcsetwinsize(&master, winsize(size))?;
-    let slave = ioctl_tiocgptpeer(&master, flags)?;
-    Ok((master, slave))
 }
 
 pub(super) fn spawn(
@@ -75,11 +59,7 @@ pub(super) fn spawn(
     slave: &OwnedFd,
 ) -> std::io::Result<Child> {
     let stream = || slave.try_clone().map(Stdio::from);
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("terminal").args(argv);
-    for (variable, value) in [("TERM", "xterm-256color"), ("COLORTERM", "truecolor")] {
-        command.env(variable, value);
-    }
+    let mut command = terminal::command(argv);
     place.prepare(&mut command, &spec.directory);
     command
         .env("SIMSTIM_SESSION", name)

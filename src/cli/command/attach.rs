@@ -71,7 +71,7 @@ pub(super) fn check_terminal(instead: &[String]) -> Result<(), CliError> {
     if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
         return Ok(());
     }
-    let error = CliError::usage("attaching needs a terminal, and this is none");
+    let error = CliError::usage("this needs a terminal to show it in");
     Err(instead.iter().fold(error, CliError::hint))
 }
 
@@ -121,7 +121,7 @@ pub(super) async fn show(
     let (size, client) = (size(), random());
     let request = AttachRequest { name: name.clone(), size, read_only, scrollback, client };
     let ended = {
-        let _raw = Raw::new()?;
+        let _raw = Raw::for_screen()?;
         let mut attachment = Attachment::start(request, terminal);
         let ended = tokio::select! {
             ended = stay(way, &mut attachment, bridge) => ended,
@@ -263,7 +263,7 @@ fn pause(attempt: u32, chance: u8) -> Duration {
 }
 
 /// New sizes of the terminal.
-fn resizes() -> Result<mpsc::Receiver<(u16, u16)>, CliError> {
+pub(super) fn resizes() -> Result<mpsc::Receiver<(u16, u16)>, CliError> {
     let (resized, resizes) = mpsc::channel(4);
     let mut changes = listen(SignalKind::window_change())?;
     tokio::spawn(async move {

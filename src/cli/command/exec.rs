@@ -9,9 +9,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::apply::{Signals, watch};
+use super::attach::{check_terminal, resizes};
 use crate::cli::args::ExecArgs;
 use crate::cli::error::CliError;
 use crate::cli::open::{Start, open};
+use crate::cli::terminal::{Raw, size};
 use crate::cli::ui::Ui;
 use crate::helper_client::{ExecError, ExecRequest, Purpose, Streams, exec};
 use crate::stop::stop;
@@ -24,6 +26,9 @@ const NOT_FOUND: u8 = 127;
 const NOT_STARTED: u8 = 126;
 
 pub(crate) async fn run(ui: &Ui, start: &Start, args: ExecArgs) -> Result<ExitCode, CliError> {
+    if args.tty {
+        check_terminal(&[format!("simstim exec {} -- CMD    # without a terminal", args.host)])?;
+    }
     let open = open(ui, start)?;
     let config = &open.file.config;
     let host = config.host(&args.host).ok_or_else(|| open.no_host(&args.host))?;
@@ -39,17 +44,24 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: ExecArgs) -> Result<ExitCo
     pass_on(SignalKind::interrupt(), sender.clone())?;
     pass_on(SignalKind::terminate(), sender.clone())?;
     pass_on(SignalKind::hangup(), sender)?;
+    let own = if args.tty { terminal_env() } else { Vec::new() };
     let request = ExecRequest {
         argv: args.command.into_iter().map(OsStringExt::into_vec).collect(),
-        env: host.env.clone().into_iter().collect(),
+        env: own.into_iter().chain(host.env.clone()).collect(),
+        terminal: args.tty.then(size),
     };
     let streams = Streams {
         stdin: Box::new(raw(std::io::stdin())?),
         stdout: Box::new(raw(std::io::stdout())?),
         stderr: Box::new(raw(std::io::stderr())?),
         signals,
+        resizes: if args.tty { resizes()? } else { mpsc::channel(1).1 },
     };
-    match exec(bridge, request, streams).await {
+    let ended = {
+        let _raw = args.tty.then(Raw::new).transpose()?;
+        exec(bridge, request, streams).await
+    };
+    match ended {
         Ok(exited) => Ok(ExitCode::from(code_of(exited))),
         Err(ExecError::NotStarted { reason, not_found }) => {
             CliError::failed(format!("{}: {reason}", args.host)).show(ui);
@@ -60,6 +72,12 @@ pub(crate) async fn run(ui: &Ui, start: &Start, args: ExecArgs) -> Result<ExitCo
             Err(CliError::failed(text).hint(format!("simstim ls {}", args.host)))
         }
     }
+}
+
+/// What programs there are to know of this terminal.
+fn terminal_env() -> Vec<(String, String)> {
+    let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
+    ["TERM", "COLORTERM"].into_iter().filter_map(variable).collect()
 }
 
 /// The exit code that says how a program ended, as a shell has it.
